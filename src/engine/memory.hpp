@@ -1,0 +1,91 @@
+#pragma once
+// Registered memory: arenas, the pool that cuts blocks from them, and the budget over all of it.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <rvget/error.hpp>
+#include <rvget/path.hpp>
+
+#include "fabric/fabric.hpp"
+
+namespace rvget::engine {
+
+struct pool_options {
+    std::size_t first_arena_bytes = std::size_t{64} << 20;
+    std::size_t max_arena_bytes = std::size_t{1} << 30;       ///< arenas double up to this
+    std::size_t granule_bytes = 4096;
+    std::size_t dedicated_bytes = std::size_t{64} << 20;      ///< requests this large get an own arena
+    std::size_t budget_bytes = std::size_t{1} << 30;          ///< all registered bytes, whole pages
+    fabric::access rights = fabric::access::local_write | fabric::access::remote_read;
+};
+
+class pool;
+
+/// A piece of registered memory on loan from a pool. Move-only; destroying it gives the block back
+/// (constant time). Keeps its arena alive. It must not be destroyed while a NIC may touch it: that
+/// is its holder's promise.
+class pinned_block {
+public:
+    pinned_block() = default;
+    pinned_block(pinned_block&&) noexcept;
+    pinned_block& operator=(pinned_block&&) noexcept;
+    ~pinned_block();
+
+    explicit operator bool() const noexcept { return arena_ != nullptr; }
+    [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
+    [[nodiscard]] std::uint32_t local_key() const noexcept;
+    [[nodiscard]] std::uint32_t remote_key() const noexcept;
+    [[nodiscard]] const fabric::memory_region& region() const noexcept;
+
+private:
+    friend class pool;
+    struct arena;
+    std::shared_ptr<arena> arena_;
+    std::span<std::byte> bytes_;
+};
+
+/// Cuts blocks from registered arenas: constant-time allocate and free over power-of-two-ish size
+/// classes of granules with coalescing (two-level segregated fit). Safe to use from any thread
+/// (blocks are destroyed wherever their last holder is). Growing registers memory and may block for
+/// milliseconds; `allocate` never grows, `grow_for` does and is meant for a worker thread.
+class pool {
+public:
+    /// `device` null: every allocation fails with `not_configured`.
+    pool(std::shared_ptr<fabric::device> device, const pool_options& options);
+    ~pool();
+    pool(const pool&) = delete;
+    pool& operator=(const pool&) = delete;
+
+    struct refusal {
+        reason why = reason::pool_exhausted;  ///< pool_exhausted, budget, registration, not_configured
+        std::string detail;
+    };
+
+    /// A block of `bytes` from what is registered now, or why not. `pool_exhausted` may be cured by
+    /// grow_for(bytes); `budget` may not, until blocks come back.
+    boost::system::result<pinned_block, refusal> allocate(std::size_t bytes);
+    /// Registers one more arena so that a block of `bytes` fits. Blocking; any thread.
+    boost::system::result<void, refusal> grow_for(std::size_t bytes);
+
+    struct statistics {
+        std::size_t registered_bytes = 0;
+        std::size_t used_bytes = 0;      ///< in granules
+        std::size_t largest_free = 0;
+        std::size_t arenas = 0;
+        std::size_t blocks = 0;
+    };
+    [[nodiscard]] statistics stats() const;
+    /// Deregisters empty arenas beyond `warm_floor_bytes`; returns the bytes given back.
+    std::size_t trim(std::size_t warm_floor_bytes);
+
+private:
+    struct state;
+    std::shared_ptr<state> state_;
+};
+
+}  // namespace rvget::engine
