@@ -22,6 +22,10 @@ backend_prepare() {
   fi
 }
 
+backend_mount() { # TAG MODE DIR WHERE
+  echo "none $(escaped "$4") hostfs $2,X-mount.mkdir,$(escaped "$3")"
+}
+
 backend_start() {
   local mtu=$((MTU_A > MTU_B ? MTU_A : MTU_B))
   # --pdeathsig: the kernel kills the guests when this script dies, even from a SIGKILL.
