@@ -22,10 +22,11 @@ struct rail_key {
 enum class lease_mode : std::uint8_t { fence = 0, window = 1, exact = 2 };
 
 /// Packs keys: 1 byte of header (version and count), then 5 bytes a rail (rail id, key): 6 bytes
-/// for one device, 5 more for each further rail. Precondition: 1 to 15 keys.
+/// for one device, 5 more for each further rail. Precondition, else std::invalid_argument: 1 to 15
+/// keys, each of another rail.
 std::vector<std::byte> pack_keys(std::span<const rail_key> keys);
-/// Refuses (decode) what it cannot account for: unknown version, no key, a rail named twice,
-/// missing or trailing bytes.
+/// Refuses (`connection_errc::protocol`) what it cannot account for: unknown version, no key, a rail
+/// named twice, missing or trailing bytes.
 result<std::vector<rail_key>> unpack_keys(std::span<const std::byte> packed);
 
 struct descriptor {
@@ -40,6 +41,7 @@ struct descriptor {
     friend bool operator==(const descriptor&, const descriptor&) = default;
 };
 
+/// Precondition: as pack_keys().
 std::vector<std::byte> encode(const descriptor& d);
 /// Accounts for every byte; never reads past `bytes`.
 result<descriptor> decode_descriptor(std::span<const std::byte> bytes);

@@ -6,7 +6,9 @@
 // never looked at here. The head is: type (1 byte), a zero byte, the request id (8 bytes), the
 // type's fixed fields, then optional fields as (tag 1 byte, length 2 bytes, value). An unknown tag
 // with its top bit set may be skipped; any other unknown tag is refused. Every byte is accounted
-// for: a head that is too short, has bytes left over, or repeats a tag is refused.
+// for: a head that is too short, has bytes left over, or repeats a tag is refused. Each value has
+// one form only (tags grow; a field that would say its default is left out), so that what decodes
+// encodes to the same bytes again, skipped tags aside. docs/wire.md has the tables.
 
 #include <array>
 #include <cstddef>
@@ -31,6 +33,8 @@ inline constexpr std::uint16_t protocol_version_oldest = 1;  ///< oldest spoken
 inline constexpr std::size_t prefix_bytes = 8;
 inline constexpr std::size_t max_head_bytes = 64 * 1024;
 inline constexpr std::size_t max_payload_bytes = 16 * 1024 * 1024;
+inline constexpr std::size_t max_leases = 8000;  ///< in one acquire or detach
+inline constexpr std::size_t max_text_bytes = 512;
 
 struct frame_prefix {
     std::uint32_t head_bytes = 0;
@@ -67,7 +71,7 @@ struct acquire {
     bool force = false;                    ///< policy `require`
     std::optional<lane_offer> offer;
     reason no_offer_reason = reason::ok;   ///< why there is no offer
-    std::vector<std::uint64_t> detaches;   ///< leases that end with this message
+    std::vector<std::uint64_t> detaches;   ///< leases that end with this message; max_leases
     friend bool operator==(const acquire&, const acquire&) = default;
 };
 
@@ -93,13 +97,13 @@ struct acquire_reply {
     std::optional<std::vector<std::byte>> descriptor;  ///< encoded, with answer rdma
     std::optional<std::uint32_t> lane_generation;      ///< the lane that `lane_facts` is for
     std::optional<queue_pair_facts> lane_facts;        ///< the owner's end, until first used
-    std::string detail;                                ///< for people, at most 512 bytes
+    std::string detail;                                ///< for people; encode() cuts it to max_text_bytes
     friend bool operator==(const acquire_reply&, const acquire_reply&) = default;
 };
 
 /// Ends leases: the promise that the consumer's NIC is done with them. No answer.
 struct detach {
-    std::vector<std::uint64_t> leases;
+    std::vector<std::uint64_t> leases;  ///< at most max_leases
     friend bool operator==(const detach&, const detach&) = default;
 };
 
@@ -162,7 +166,7 @@ struct lane_down {
 
 /// The last word before a close, for the other side's log.
 struct goodbye {
-    std::string why;
+    std::string why;  ///< encode() cuts it to max_text_bytes
     friend bool operator==(const goodbye&, const goodbye&) = default;
 };
 
@@ -184,9 +188,11 @@ struct frame {
     friend bool operator==(const frame&, const frame&) = default;
 };
 
-/// The head's bytes. Precondition: strings and vectors within the limits of the head.
+/// The head's bytes. Preconditions, else std::invalid_argument: vectors and numbers within the
+/// limits above, enumerations of this header's values, queue pair facts that are possible.
 std::vector<std::byte> encode(const frame& f);
-/// `connection_errc::protocol` with what was wrong at which offset.
+/// `connection_errc::protocol` with what was wrong at which offset. Allocates no more than a small
+/// multiple of the head's size, whatever the head says.
 result<frame> decode_frame(std::span<const std::byte> head);
 
 }  // namespace rvget::wire
