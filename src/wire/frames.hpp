@@ -36,6 +36,9 @@ inline constexpr std::size_t max_payload_bytes = 16 * 1024 * 1024;
 inline constexpr std::size_t max_leases = 8000;  ///< in one acquire or detach
 inline constexpr std::size_t max_text_bytes = 512;
 
+// Members of class type say `{}` so that a designated initialiser may leave them out
+// (-Wmissing-field-initializers).
+
 struct frame_prefix {
     std::uint32_t head_bytes = 0;
     std::uint32_t payload_bytes = 0;
@@ -56,7 +59,7 @@ struct hello {
 struct lane_offer {
     std::uint32_t generation = 0;  ///< of the lane, chosen by the consumer, growing, never 0
     std::uint16_t backends = 1;    ///< bit 0: RoCE/InfiniBand RC by exchange
-    std::optional<queue_pair_facts> facts;
+    std::optional<queue_pair_facts> facts{};
     friend bool operator==(const lane_offer&, const lane_offer&) = default;
 };
 
@@ -69,9 +72,9 @@ struct acquire {
     std::uint64_t length = whole_length;   ///< clipped at the end of the slot
     std::uint32_t deadline_ms = 0;         ///< what is left of the call's deadline
     bool force = false;                    ///< policy `require`
-    std::optional<lane_offer> offer;
+    std::optional<lane_offer> offer{};
     reason no_offer_reason = reason::ok;   ///< why there is no offer
-    std::vector<std::uint64_t> detaches;   ///< leases that end with this message; max_leases
+    std::vector<std::uint64_t> detaches{};  ///< leases that end with this message; max_leases
     friend bool operator==(const acquire&, const acquire&) = default;
 };
 
@@ -94,16 +97,16 @@ struct acquire_reply {
     std::uint64_t lease = 0;        ///< 0: none granted
     std::uint32_t duration_ms = 0;  ///< of the lease
     std::uint32_t retry_after_ms = 0;
-    std::optional<std::vector<std::byte>> descriptor;  ///< encoded, with answer rdma
-    std::optional<std::uint32_t> lane_generation;      ///< the lane that `lane_facts` is for
-    std::optional<queue_pair_facts> lane_facts;        ///< the owner's end, until first used
-    std::string detail;                                ///< for people; encode() cuts it to max_text_bytes
+    std::optional<std::vector<std::byte>> descriptor{};  ///< encoded, with answer rdma
+    std::optional<std::uint32_t> lane_generation{};      ///< the lane that `lane_facts` is for
+    std::optional<queue_pair_facts> lane_facts{};        ///< the owner's end, until first used
+    std::string detail{};  ///< for people; encode() cuts it to max_text_bytes
     friend bool operator==(const acquire_reply&, const acquire_reply&) = default;
 };
 
 /// Ends leases: the promise that the consumer's NIC is done with them. No answer.
 struct detach {
-    std::vector<std::uint64_t> leases;  ///< at most max_leases
+    std::vector<std::uint64_t> leases{};  ///< at most max_leases
     friend bool operator==(const detach&, const detach&) = default;
 };
 
@@ -114,7 +117,7 @@ struct renew {
 struct renew_reply {
     bool granted = false;
     std::uint32_t duration_ms = 0;
-    std::optional<std::vector<std::byte>> descriptor;  ///< fresh, where the key changed
+    std::optional<std::vector<std::byte>> descriptor{};  ///< fresh, where the key changed
     friend bool operator==(const renew_reply&, const renew_reply&) = default;
 };
 
@@ -166,7 +169,7 @@ struct lane_down {
 
 /// The last word before a close, for the other side's log.
 struct goodbye {
-    std::string why;  ///< encode() cuts it to max_text_bytes
+    std::string why{};  ///< encode() cuts it to max_text_bytes
     friend bool operator==(const goodbye&, const goodbye&) = default;
 };
 
