@@ -8,7 +8,7 @@ backend_prepare() {
   need bench ip rdma ping setpriv unshare
   need bench-qemu qemu-system-x86_64
   [[ $NIC == rxe ]] || fail "Debian's stock kernel has no $NIC: use --backend uml"
-  interruptible "$bench/fetch-qemu" >"$run/kernel" || exit 125
+  interruptible setpriv --pdeathsig TERM "$bench/fetch-qemu" >"$run/kernel" || exit 125
   kernel=$(<"$run/kernel")
   contain=(unshare --fork --pid --kill-child=KILL --net)
   if ((EUID != 0)); then contain+=(--user --map-root-user); fi

@@ -6,7 +6,7 @@ backend_prepare() {
   BOOT_TIMEOUT=30
   need bench ip rdma ping setpriv unshare
   verbose "looking for the User Mode Linux kernel"
-  interruptible "$bench/build-uml" >"$run/kernel" || exit 125
+  interruptible setpriv --pdeathsig TERM "$bench/build-uml" >"$run/kernel" || exit 125
   kernel=$(<"$run/kernel")
   contain=(unshare --fork --pid --kill-child=KILL --net)
   if ((EUID != 0)); then contain+=(--user --map-root-user); fi
