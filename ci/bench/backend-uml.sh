@@ -8,7 +8,7 @@ backend_prepare() {
   verbose "looking for the User Mode Linux kernel"
   interruptible setpriv --pdeathsig TERM "$bench/build-uml" >"$run/kernel" || exit 125
   kernel=$(<"$run/kernel")
-  contain=(unshare --fork --pid --kill-child=KILL --net)
+  contain=(unshare --fork --pid --kill-child=KILL --net --mount)
   if ((EUID != 0)); then contain+=(--user --map-root-user); fi
   # Containers may forbid new namespaces; the wire cannot do without, and neither can the cleanup.
   "${contain[@]}" true 2>"$run/reason" || fail "cannot make namespaces: $(<"$run/reason")"
