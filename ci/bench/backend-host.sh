@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # The machine itself: on a device that it has, or on a Soft-RoCE device that is added for the run when root may
 # load the module. The command sees the machine as it is, and may change it.
 

@@ -1,10 +1,10 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # QEMU with Debian's stock kernel: real symmetric multiprocessing and the kernel that servers run, without a
 # kernel build; many times slower when the machine cannot virtualise.
 
 backend_prepare() {
   local option
-  BOOT_TIMEOUT=120
+  BOOT_TIMEOUT=240
   need bench ip rdma ping setpriv unshare
   need bench-qemu qemu-system-x86_64
   [[ $NIC == rxe ]] || fail "Debian's stock kernel has no $NIC: use --backend uml"

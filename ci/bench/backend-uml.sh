@@ -1,9 +1,9 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # User Mode Linux: a kernel that is an ordinary program. Needs no privilege and no virtualisation, boots in
 # well under a second; one virtual CPU.
 
 backend_prepare() {
-  BOOT_TIMEOUT=30
+  BOOT_TIMEOUT=60
   need bench ip rdma ping setpriv unshare
   verbose "looking for the User Mode Linux kernel"
   interruptible setpriv --pdeathsig TERM "$bench/build-uml" >"$run/kernel" || exit 125
