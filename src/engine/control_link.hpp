@@ -46,6 +46,10 @@ public:
     virtual void start(std::shared_ptr<control_link_events> events) = 0;
     /// Queues one frame; `head` is copied (moved), the payload is not.
     virtual void send(std::vector<std::byte> head, frame_payload payload = {}) = 0;
+    /// Nothing is written into `destination` (a span that payload_destination returned) from now
+    /// on: a payload that is half way in goes on into a buffer of the link's own, and on_frame
+    /// gets an empty payload for it.
+    virtual void forget_destination(std::span<std::byte> destination) = 0;
     /// Bytes queued and not yet handed to the kernel.
     [[nodiscard]] virtual std::size_t queued_bytes() const = 0;
     /// Ends the connection soon, after writing what is queued if `flush`; on_closed follows.

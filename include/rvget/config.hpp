@@ -1,0 +1,77 @@
+#pragma once
+// What can be set on a node. Plain values with safe defaults; validate() says what is wrong.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <rvget/error.hpp>
+#include <rvget/handle.hpp>
+#include <rvget/path.hpp>
+
+namespace rvget {
+
+struct node_options {
+    /// Where to serve; none: this node only gets. Port 0 takes a free one.
+    std::optional<endpoint_address> listen;
+
+    /// What to do about RDMA where a call does not say.
+    path_policy policy = path_policy::prefer;
+    /// Switches RDMA off on this node, as owner and as consumer. `from_environment()` also sets it
+    /// where RVGET_RDMA_DISABLE is 1, true, yes or on.
+    bool rdma_disabled = false;
+    /// Name of the RDMA device ("mlx5_0"); empty: the first one with a usable port.
+    std::string device;
+
+    /// Ranges smaller than this are served in chunks although RDMA could run.
+    std::size_t rdma_min_bytes = std::size_t{64} << 10;
+    /// Ranges no larger than this ride inside the acquire reply. At most 64 KiB.
+    std::size_t inline_max = std::size_t{4} << 10;
+
+    /// How long a get may take where the call does not say.
+    std::chrono::milliseconds default_deadline{30'000};
+    /// How long a lease lives without renewal. At least 100 ms and four retry windows.
+    std::chrono::milliseconds lease_timeout{30'000};
+    /// How long an acquire waits for a new queue pair before it answers with chunks.
+    std::chrono::milliseconds wireup_wait{50};
+    /// How long the NIC retries an unanswered packet before it gives the queue pair up.
+    std::chrono::milliseconds retry_window{500};
+    /// How long a control connection may take to be established, greeting included.
+    std::chrono::milliseconds handshake_timeout{5'000};
+    /// How long a silent control connection may stay unproven before it counts as dead.
+    std::chrono::milliseconds peer_timeout{5'000};
+
+    /// Registered memory: first arena, growth limit, and the budget over all of it.
+    std::size_t first_arena_bytes = std::size_t{64} << 20;
+    std::size_t max_arena_bytes = std::size_t{1} << 30;
+    std::size_t registered_budget_bytes = std::size_t{1} << 30;
+
+    /// READs outstanding on one queue pair; lowered to what both devices can do.
+    std::uint8_t read_depth = 16;
+    /// A large get is cut into READs of this size (and of the device's largest message).
+    std::size_t read_piece_bytes = std::size_t{1} << 20;
+
+    /// The chunked path: size of one chunk, and how many are asked for ahead.
+    std::size_t chunk_bytes = std::size_t{512} << 10;
+    std::uint32_t chunks_in_flight = 4;
+
+    /// As owner: consumers connected at once, and leases active at once, before `busy`.
+    std::size_t max_consumers = 4096;
+    std::size_t max_leases = 65'536;
+
+    /// How long the reactor polls after the last completion before it sleeps; 0 where the process
+    /// may use one CPU only.
+    std::chrono::microseconds spin{20};
+    /// Threads for calls that may block in the kernel (wire-up, registration).
+    std::uint32_t worker_threads = 2;
+
+    /// The defaults plus what the environment says, read now and never again.
+    [[nodiscard]] static node_options from_environment();
+
+    /// The first rule that does not hold, by name, with the value and the bound.
+    [[nodiscard]] result<void> validate() const;
+};
+
+}  // namespace rvget

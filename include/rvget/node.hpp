@@ -1,0 +1,262 @@
+#pragma once
+// A node: stages bytes as an owner, gets them as a consumer, or both.
+//
+//     auto n = rvget::node::start({}).value();
+//     auto r = n.get(rvget::url::parse(text).value());
+//
+// Every operation is async_x(args, completion_token) with void(error_code, result): callbacks,
+// futures, coroutines and cancellation slots work by construction. Any thread may call. Handlers
+// run on their associated executor, by default the node's. The blocking forms are for simple
+// programs and must not be called on the node's executor.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/cancellation_type.hpp>
+#include <boost/asio/execution/outstanding_work.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/prefer.hpp>
+
+#include <rvget/config.hpp>
+#include <rvget/detail/function.hpp>
+#include <rvget/error.hpp>
+#include <rvget/handle.hpp>
+#include <rvget/transfer.hpp>
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace rvget {
+
+/// Memory to be filled and then staged without a copy. Move-only.
+class staging {
+public:
+    staging();
+    ~staging();
+    staging(staging&&) noexcept;
+    staging& operator=(staging&&) noexcept;
+
+    /// Writable until it is staged.
+    [[nodiscard]] std::span<std::byte> bytes() const noexcept;
+    /// In registered memory, so that a NIC can READ it.
+    [[nodiscard]] bool pinned() const noexcept;
+    /// Why it is not pinned: `plain` by choice, `zero_length`, `kill_switch`, `not_configured`,
+    /// `budget`, `pool_exhausted` or `registration`; and the sentence for people.
+    [[nodiscard]] reason why_plain() const noexcept;
+    [[nodiscard]] const std::string& why_plain_detail() const noexcept;
+
+    struct impl;  ///< the library's side
+
+private:
+    friend class node;
+    std::shared_ptr<impl> impl_;
+};
+
+/// Memory of the caller's that the device may write into directly: a get_into whose destination
+/// lies in it needs no copy. The caller keeps the memory alive until unregister()'s quiet is
+/// resolved. Move-only; dropping it unregisters in the background.
+class region {
+public:
+    region();
+    ~region();
+    region(region&&) noexcept;
+    region& operator=(region&&) noexcept;
+
+    [[nodiscard]] std::span<std::byte> bytes() const noexcept;
+    /// Gates new use at once; resolved when no READ can touch the memory and it is deregistered.
+    quiet unregister();
+
+    struct impl;  ///< the library's side
+
+private:
+    friend class node;
+    std::unique_ptr<impl> impl_;
+};
+
+/// Counts since the start. granted = released + expired + active, at every moment.
+struct node_statistics {
+    std::uint64_t leases_granted = 0;
+    std::uint64_t leases_released = 0;
+    std::uint64_t leases_expired = 0;
+    std::uint64_t leases_active = 0;
+    std::uint64_t slots = 0;
+    std::uint64_t gets_answered = 0;
+    std::uint64_t gets_failed = 0;
+    std::uint64_t bytes_copied = 0;  ///< by the CPU between arrival and destination
+    std::uint64_t registered_bytes = 0;
+    std::uint64_t queue_pairs_made = 0;
+    std::uint64_t queue_pairs_failed = 0;
+};
+
+/// Whether RDMA can run on this node, and why not.
+struct rdma_status {
+    bool usable = false;
+    rvget::reason reason = rvget::reason::ok;
+    std::string detail;
+    std::string device;
+};
+
+class node {
+public:
+    /// On a thread of its own. Blocks while the device is opened and the first arena registered.
+    /// A node without a usable device starts all the same and says why in rdma(). Fails where the
+    /// options do not validate or the listen address cannot be had.
+    static result<node> start(node_options options);
+    /// On the embedder's io_context, which outlives the node and is run by one or more threads.
+    static result<node> start(node_options options, boost::asio::io_context& context);
+
+    node(node&&) noexcept;
+    node& operator=(node&&) noexcept;
+    /// As shutdown(1 s). Blocks: call shutdown() before, with the time that you have.
+    ~node();
+
+    [[nodiscard]] node_id id() const noexcept;
+    /// Where it serves, with the port in use; none for a mere consumer.
+    [[nodiscard]] std::optional<endpoint_address> address() const;
+    [[nodiscard]] rdma_status rdma() const;
+    [[nodiscard]] boost::asio::any_io_executor get_executor() const;
+
+    // ---- Owner. Any thread; staging blocks while it copies or registers.
+
+    /// Memory of `bytes` bytes to fill. With `pinned`, from the registered pool (growing it may
+    /// take milliseconds); never fails for want of it: plain memory takes its place and says why.
+    [[nodiscard]] result<staging> make_staging(std::size_t bytes, bool pinned = true);
+    /// Stages what was filled; takes it. The slot has one reference, the owner's.
+    [[nodiscard]] result<handle> stage(staging filled);
+    /// Copies `bytes` into plain memory and stages them.
+    [[nodiscard]] result<handle> stage(std::span<const std::byte> bytes);
+    /// Copies `bytes` into the registered pool, or into plain memory where that cannot be had.
+    [[nodiscard]] result<handle> stage_pinned(std::span<const std::byte> bytes);
+    /// The handle with this node's own address. Precondition: it listens.
+    [[nodiscard]] url url_of(const handle& h) const;
+
+    /// What is known of a slot of this node, after all that was staged or released before.
+    [[nodiscard]] result<slot_metadata> metadata(const handle& own);
+    /// One more reference for one more holder; returns how many there are.
+    result<std::uint32_t> add_reference(const handle& own);
+    /// Drops a reference; at none, and without active leases, the slot is freed.
+    result<std::uint32_t> release(const handle& own);
+
+    // ---- Consumer.
+
+    /// Owned bytes, with at most one copy.
+    template <class Token>
+    auto async_get(const url& from, const get_options& options, Token&& token) {
+        return initiate<get_result>(
+            [this, from, options](auto done) { return begin_get(from, options, std::move(done)); },
+            std::forward<Token>(token));
+    }
+    /// A registered buffer, with no copy.
+    template <class Token>
+    auto async_get_pinned(const url& from, const get_options& options, Token&& token) {
+        return initiate<get_pinned_result>(
+            [this, from, options](auto done) {
+                return begin_get_pinned(from, options, std::move(done));
+            },
+            std::forward<Token>(token));
+    }
+    /// Into the caller's memory, at least as large as the range. In a registered region the NIC
+    /// writes it directly. After a cancel or deadline await the result's `quiet` before other use.
+    template <class Token>
+    auto async_get_into(const url& from, std::span<std::byte> destination,
+                        const get_options& options, Token&& token) {
+        return initiate<get_into_result>(
+            [this, from, destination, options](auto done) {
+                return begin_get_into(from, destination, options, std::move(done));
+            },
+            std::forward<Token>(token));
+    }
+    /// What an owner says of a slot of its own.
+    template <class Token>
+    auto async_metadata(const url& of, Token&& token) {
+        return initiate<slot_metadata>(
+            [this, of](auto done) { return begin_metadata(of, std::move(done)); },
+            std::forward<Token>(token));
+    }
+    /// Connects ahead of the first get; tells which owner is there.
+    template <class Token>
+    auto async_connect(const endpoint_address& to, Token&& token) {
+        return initiate<node_id>(
+            [this, to](auto done) { return begin_connect(to, std::move(done)); },
+            std::forward<Token>(token));
+    }
+
+    [[nodiscard]] result<get_result> get(const url& from, const get_options& options = {});
+    [[nodiscard]] result<get_pinned_result> get_pinned(const url& from,
+                                                       const get_options& options = {});
+    [[nodiscard]] result<get_into_result> get_into(const url& from,
+                                                   std::span<std::byte> destination,
+                                                   const get_options& options = {});
+    [[nodiscard]] result<slot_metadata> metadata(const url& of);
+
+    /// Registers memory as a destination for get_into. Blocks (see `ulimit -l` where it fails).
+    [[nodiscard]] result<region> register_region(std::span<std::byte> memory);
+
+    // ---- Both.
+
+    [[nodiscard]] node_statistics statistics() const;
+
+    /// Gate, let leases end, revoke and drain the rest, close; all within `deadline`. False where a
+    /// queue pair could not be proven quiet in time: its memory is leaked and logged, never freed.
+    /// Blocks; not on the node's executor. Later calls return the first one's answer.
+    bool shutdown(std::chrono::milliseconds deadline);
+
+    struct impl;  ///< the library's side
+
+private:
+    template <class R>
+    using callback = detail::unique_function<void(error_code, R)>;
+    using operation = std::uint64_t;
+
+    explicit node(std::shared_ptr<impl> i) noexcept;
+
+    operation begin_get(const url&, const get_options&, callback<get_result>);
+    operation begin_get_pinned(const url&, const get_options&, callback<get_pinned_result>);
+    operation begin_get_into(const url&, std::span<std::byte>, const get_options&,
+                             callback<get_into_result>);
+    operation begin_metadata(const url&, callback<slot_metadata>);
+    operation begin_connect(const endpoint_address&, callback<node_id>);
+    static void cancel(const std::weak_ptr<impl>& i, operation o);
+
+    /// Ties a begin function to a completion token: handler on its executor, work kept there until
+    /// it ran, its cancellation slot connected to cancel().
+    template <class R, class Begin, class Token>
+    auto initiate(Begin begin, Token&& token) {
+        return boost::asio::async_initiate<Token, void(error_code, R)>(
+            [this](auto handler, Begin b) {
+                namespace asio = boost::asio;
+                auto slot = asio::get_associated_cancellation_slot(handler);
+                auto executor = asio::prefer(asio::get_associated_executor(handler, get_executor()),
+                                             asio::execution::outstanding_work.tracked);
+                const auto o = b(callback<R>(
+                    [handler = std::move(handler), executor](error_code ec, R r) mutable {
+                        asio::post(executor,
+                                   [handler = std::move(handler), ec, r = std::move(r)]() mutable {
+                                       asio::get_associated_cancellation_slot(handler).clear();
+                                       std::move(handler)(ec, std::move(r));
+                                   });
+                    }));
+                if (slot.is_connected())
+                    slot.assign(
+                        [weak = std::weak_ptr<impl>(impl_), o](asio::cancellation_type type) {
+                            if (type != asio::cancellation_type::none) cancel(weak, o);
+                        });
+            },
+            token, std::move(begin));
+    }
+
+    std::shared_ptr<impl> impl_;
+};
+
+}  // namespace rvget

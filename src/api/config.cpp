@@ -1,0 +1,60 @@
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include <rvget/config.hpp>
+
+namespace rvget {
+
+using namespace std::chrono_literals;
+
+node_options node_options::from_environment() {
+    node_options o;
+    if (const char* value = std::getenv("RVGET_RDMA_DISABLE")) {
+        const std::string_view v(value);
+        o.rdma_disabled = v == "1" || v == "true" || v == "yes" || v == "on";
+    }
+    return o;
+}
+
+result<void> node_options::validate() const {
+    const auto wrong = [](std::string what) {
+        return failure{request_errc::invalid_argument, std::move(what)};
+    };
+    const auto ms = [](std::chrono::milliseconds t) { return std::to_string(t.count()) + " ms"; };
+    if (inline_max > 64 * 1024)
+        return wrong("inline_max is " + std::to_string(inline_max) + " and at most 65536");
+    if (retry_window < 10ms || retry_window > 60s)
+        return wrong("retry_window is " + ms(retry_window) + " and between 10 ms and 60 s");
+    if (lease_timeout < std::max(100ms, 4 * retry_window))
+        return wrong("lease_timeout is " + ms(lease_timeout) + " and at least " +
+                     ms(std::max(100ms, 4 * retry_window)) + " (100 ms and four retry windows)");
+    if (lease_timeout > 24h) return wrong("lease_timeout is more than a day");
+    for (const auto& [name, value] : {std::pair{"default_deadline", default_deadline},
+                                      std::pair{"handshake_timeout", handshake_timeout},
+                                      std::pair{"peer_timeout", peer_timeout}})
+        if (value < 1ms)
+            return wrong(std::string(name) + " is " + ms(value) + " and at least 1 ms");
+    if (wireup_wait < 0ms) return wrong("wireup_wait is negative");
+    if (spin < 0us) return wrong("spin is negative");
+    if (read_depth < 1 || read_depth > 128)
+        return wrong("read_depth is " + std::to_string(read_depth) + " and between 1 and 128");
+    if (read_piece_bytes < 4096) return wrong("read_piece_bytes is less than 4096");
+    if (chunk_bytes < 4096 || chunk_bytes > std::size_t{16} << 20)
+        return wrong("chunk_bytes is " + std::to_string(chunk_bytes) +
+                     " and between 4096 and 16777216");
+    if (chunks_in_flight < 1 || chunks_in_flight > 64)
+        return wrong("chunks_in_flight is " + std::to_string(chunks_in_flight) +
+                     " and between 1 and 64");
+    if (first_arena_bytes < 4096) return wrong("first_arena_bytes is less than 4096");
+    if (max_arena_bytes < first_arena_bytes)
+        return wrong("max_arena_bytes is less than first_arena_bytes");
+    if (registered_budget_bytes < first_arena_bytes)
+        return wrong("registered_budget_bytes is less than first_arena_bytes");
+    if (worker_threads < 1) return wrong("worker_threads is 0");
+    if (max_consumers < 1 || max_leases < 1) return wrong("max_consumers or max_leases is 0");
+    return {};
+}
+
+}  // namespace rvget

@@ -1,0 +1,446 @@
+#include <cstring>
+#include <future>
+
+#include "api/node_impl.hpp"
+#include "base/log.hpp"
+#include "base/random.hpp"
+#include "engine/plain_memory.hpp"
+
+namespace rvget {
+
+using namespace std::chrono_literals;
+
+// ---- start and end
+
+result<node> node::start(node_options options) {
+    const auto provider = fabric::make_verbs_provider();
+    return impl::start(std::move(options), nullptr, provider.get());
+}
+
+result<node> node::start(node_options options, boost::asio::io_context& context) {
+    const auto provider = fabric::make_verbs_provider();
+    return impl::start(std::move(options), &context, provider.get());
+}
+
+result<node> start_node_on(fabric::provider* provider, node_options options,
+                           boost::asio::io_context* context) {
+    return node::impl::start(std::move(options), context, provider);
+}
+
+result<node> node::impl::start(node_options options, boost::asio::io_context* context,
+                               fabric::provider* provider) {
+    if (auto valid = options.validate(); !valid) return valid.error();
+    auto i = std::make_shared<impl>();
+    i->options = std::move(options);
+    i->rdma = engine::rdma_context::open(provider, i->options);
+    engine::runtime_options ro;
+    ro.spin = i->options.spin;
+    ro.worker_threads = i->options.worker_threads;
+    ro.max_accepted = i->options.max_consumers;
+    ro.peer_timeout = i->options.peer_timeout;
+    i->runtime = context != nullptr ? std::make_unique<engine::runtime>(*context, ro)
+                                    : std::make_unique<engine::runtime>(ro);
+    // The constructor only watches and draws the id; the strand is not running anything of ours
+    // yet.
+    i->core = std::make_unique<engine::node_core>(i->runtime->env(), i->runtime->network(),
+                                                  i->options, i->rdma);
+    i->id = i->core->id();
+    auto at = i->core->start();
+    if (!at) {
+        i->runtime->stop();
+        i->shut_down = true;
+        return at.error();
+    }
+    i->address = std::move(at.value());
+    return node(std::move(i));
+}
+
+node::impl::~impl() {
+    if (!shut_down) shutdown(1s);
+}
+
+bool node::impl::shutdown(std::chrono::milliseconds deadline) {
+    const std::lock_guard lock(shutdown_mutex);
+    if (shut_down) return *shut_down;
+    stopping = true;
+    auto quiet = std::make_shared<std::promise<bool>>();
+    auto answer = quiet->get_future();
+    runtime->post([this, quiet, deadline] {
+        core->shutdown(runtime->env().now() + deadline,
+                       [quiet](bool proven) { quiet->set_value(proven); });
+    });
+    // An embedder whose io_context no longer runs cannot answer: that is not proven quiet.
+    const bool proven = answer.wait_for(deadline + 1s) == std::future_status::ready && answer.get();
+    runtime->stop();
+    if (!proven) {
+        // Memory that a NIC may still touch is never freed, nor what refers to it.
+        static_cast<void>(core.release());
+        static_cast<void>(new std::shared_ptr<engine::rdma_context>(rdma));
+    }
+    shut_down = proven;
+    return proven;
+}
+
+node::node(std::shared_ptr<impl> i) noexcept : impl_(std::move(i)) {}
+node::node(node&&) noexcept = default;
+node& node::operator=(node&&) noexcept = default;
+node::~node() = default;
+
+node_id node::id() const noexcept { return impl_->id; }
+std::optional<endpoint_address> node::address() const { return impl_->address; }
+boost::asio::any_io_executor node::get_executor() const { return impl_->runtime->executor(); }
+bool node::shutdown(std::chrono::milliseconds deadline) { return impl_->shutdown(deadline); }
+
+rdma_status node::rdma() const {
+    const auto& r = *impl_->rdma;
+    if (!r.usable()) return {false, r.why_not(), r.why_not_detail(), {}};
+    return {true, reason::ok, {}, r.device()->facts().name};
+}
+
+template <class F>
+auto node::impl::on_strand(F f) {
+    using R = decltype(f());
+    auto promise = std::make_shared<std::promise<R>>();
+    auto answer = promise->get_future();
+    runtime->post([promise, f = std::move(f)]() mutable { promise->set_value(f()); });
+    return answer;
+}
+
+namespace {
+
+failure stopped() { return {node_errc::stopped, "the node has been shut down"}; }
+
+failure no_such_slot() {
+    return {request_errc::not_found, "this node has no such slot: never staged, or released"};
+}
+
+/// What the strand answers; `stopped` where it no longer runs (the promise dies unanswered).
+template <class R>
+result<R> wait(std::future<result<R>> answer) {
+    try {
+        return answer.get();
+    } catch (const std::future_error&) {
+        return stopped();
+    }
+}
+
+}  // namespace
+
+node_statistics node::statistics() const {
+    auto answer = impl_->on_strand([i = impl_.get()]() -> result<node_statistics> {
+        const auto& c = i->core->stats();
+        return node_statistics{.leases_granted = c.leases_granted,
+                               .leases_released = c.leases_released,
+                               .leases_expired = c.leases_expired,
+                               .leases_active = c.leases_active,
+                               .slots = i->core->owner().slot_count(),
+                               .gets_answered = c.gets_answered,
+                               .gets_failed = c.gets_failed,
+                               .bytes_copied = c.bytes_copied,
+                               .registered_bytes = i->rdma->memory().stats().registered_bytes,
+                               .queue_pairs_made = c.lanes_made,
+                               .queue_pairs_failed = c.lanes_failed};
+    });
+    auto r = wait(std::move(answer));
+    return r ? r.value() : node_statistics{};
+}
+
+// ---- owner
+
+struct staging::impl {
+    engine::slot_memory memory;
+    std::span<std::byte> bytes;
+};
+
+staging::staging() = default;
+staging::~staging() = default;
+staging::staging(staging&&) noexcept = default;
+staging& staging::operator=(staging&&) noexcept = default;
+
+std::span<std::byte> staging::bytes() const noexcept {
+    return impl_ ? impl_->bytes : std::span<std::byte>{};
+}
+bool staging::pinned() const noexcept { return impl_ && impl_->memory.pinned; }
+reason staging::why_plain() const noexcept {
+    return impl_ ? impl_->memory.why_plain : reason::zero_length;
+}
+const std::string& staging::why_plain_detail() const noexcept {
+    static const std::string none;
+    return impl_ ? impl_->memory.why_plain_detail : none;
+}
+
+result<staging> node::make_staging(std::size_t bytes, bool pinned) {
+    staging s;
+    s.impl_ = std::make_shared<staging::impl>();
+    auto& m = s.impl_->memory;
+    auto& rdma = *impl_->rdma;
+    if (!pinned) {
+        m.why_plain = reason::plain;
+    } else if (bytes == 0) {
+        m.why_plain = reason::zero_length;
+    } else if (!rdma.usable()) {
+        m.why_plain = rdma.why_not();
+        m.why_plain_detail = rdma.why_not_detail();
+    } else {
+        auto block = rdma.memory().allocate(bytes);
+        if (!block && block.error().why == reason::pool_exhausted) {
+            if (auto grown = rdma.memory().grow_for(bytes); grown)
+                block = rdma.memory().allocate(bytes);
+            else
+                block = grown.error();
+        }
+        if (block) {
+            m.block = std::move(*block);
+            m.remote_key = m.block.remote_key();
+            m.pinned = true;
+            s.impl_->bytes = m.block.bytes().first(bytes);
+        } else {
+            m.why_plain = block.error().why;
+            m.why_plain_detail = block.error().detail;
+        }
+    }
+    if (!m.pinned) {
+        m.plain = engine::allocate_plain(bytes);
+        if (m.plain.data() == nullptr)
+            return failure{node_errc::out_of_memory,
+                           std::to_string(bytes) + " bytes of plain memory to stage"};
+        s.impl_->bytes = m.plain.bytes();
+    }
+    m.bytes = s.impl_->bytes;
+    return s;
+}
+
+result<handle> node::stage(staging filled) {
+    if (!filled.impl_) return failure{request_errc::invalid_argument, "nothing to stage"};
+    if (impl_->stopping) return stopped();
+    const handle h{id(), random_u64()};
+    auto memory = std::shared_ptr<const engine::slot_memory>(filled.impl_, &filled.impl_->memory);
+    // In order with everything else on the strand: whoever learns the handle finds the slot.
+    impl_->runtime->post([i = impl_.get(), h, memory = std::move(memory)]() mutable {
+        i->core->owner().add_slot(h.slot, std::move(memory));
+    });
+    return h;
+}
+
+namespace {
+
+result<handle> stage_copy(node& n, std::span<const std::byte> bytes, bool pinned) {
+    auto s = n.make_staging(bytes.size(), pinned);
+    if (!s) return s.error();
+    if (!bytes.empty()) std::memcpy(s.value().bytes().data(), bytes.data(), bytes.size());
+    return n.stage(std::move(s.value()));
+}
+
+}  // namespace
+
+result<handle> node::stage(std::span<const std::byte> bytes) {
+    return stage_copy(*this, bytes, false);
+}
+
+result<handle> node::stage_pinned(std::span<const std::byte> bytes) {
+    return stage_copy(*this, bytes, true);
+}
+
+url node::url_of(const handle& h) const { return {impl_->address.value_or(endpoint_address{}), h}; }
+
+result<slot_metadata> node::metadata(const handle& own) {
+    return wait(impl_->on_strand([i = impl_.get(), own]() -> result<slot_metadata> {
+        const auto* s = own.owner == i->id ? i->core->owner().find(own.slot) : nullptr;
+        if (s == nullptr) return no_such_slot();
+        return slot_metadata{s->memory->bytes.size(), s->references, s->leases, s->memory->pinned};
+    }));
+}
+
+result<std::uint32_t> node::add_reference(const handle& own) {
+    return wait(impl_->on_strand([i = impl_.get(), own]() -> result<std::uint32_t> {
+        const auto n = own.owner == i->id ? i->core->owner().add_reference(own.slot) : std::nullopt;
+        return n ? result<std::uint32_t>(*n) : no_such_slot();
+    }));
+}
+
+result<std::uint32_t> node::release(const handle& own) {
+    return wait(impl_->on_strand([i = impl_.get(), own]() -> result<std::uint32_t> {
+        const auto n = own.owner == i->id ? i->core->owner().release(own.slot) : std::nullopt;
+        return n ? result<std::uint32_t>(*n) : no_such_slot();
+    }));
+}
+
+// ---- regions
+
+struct region::impl {
+    std::weak_ptr<node::impl> home;
+    engine::region_table::region memory;
+    std::span<std::byte> bytes;
+    quiet done;
+};
+
+region::region() = default;
+region::region(region&&) noexcept = default;
+
+region& region::operator=(region&& other) noexcept {
+    if (this != &other) {
+        if (impl_) static_cast<void>(unregister());
+        impl_ = std::move(other.impl_);
+    }
+    return *this;
+}
+
+region::~region() {
+    if (impl_ && impl_->memory) {
+        log(log_level::warning,
+            "region=dropped action=unregister cause=\"not unregistered before\"");
+        static_cast<void>(unregister());
+    }
+}
+
+std::span<std::byte> region::bytes() const noexcept {
+    return impl_ ? impl_->bytes : std::span<std::byte>{};
+}
+
+quiet region::unregister() {
+    if (!impl_) return {};
+    if (auto memory = std::exchange(impl_->memory, nullptr))
+        if (const auto n = impl_->home.lock()) n->core->consumer().regions().remove(*memory);
+    // Gets that still use it hold it; the last one deregisters and resolves this.
+    return impl_->done;
+}
+
+result<region> node::register_region(std::span<std::byte> memory) {
+    if (memory.empty()) return failure{request_errc::invalid_argument, "an empty region"};
+    if (!impl_->rdma->usable())
+        return failure{device_errc::none,
+                       "no RDMA device to register with: " + impl_->rdma->why_not_detail()};
+    auto registered = impl_->rdma->device()->register_memory(memory, fabric::access::local_write);
+    if (!registered) return registered.error();
+    auto done = std::make_shared<quiet::state>();
+    engine::region_table::region shared(registered.value().release(),
+                                        [done](fabric::memory_region* r) {
+                                            delete r;
+                                            done->resolve();
+                                        });
+    region out;
+    out.impl_ = std::make_unique<region::impl>();
+    out.impl_->home = impl_;
+    out.impl_->memory = shared;
+    out.impl_->bytes = memory;
+    out.impl_->done = quiet(done);
+    impl_->core->consumer().regions().add(std::move(shared));
+    return out;
+}
+
+// ---- consumer
+
+node::operation node::impl::begin(const url& from, const get_options& o,
+                                  engine::destination_kind kind, std::span<std::byte> into,
+                                  engine::transfer::answered done) {
+    const auto op = next_operation++;
+    engine::transfer_request r;
+    r.slot = from.handle.slot;
+    r.offset = o.offset;
+    r.length = o.length.value_or(wire::whole_length);
+    r.policy = o.policy.value_or(options.policy);
+    r.kind = kind;
+    r.into = into;
+    r.deadline = runtime->env().now() + o.deadline.value_or(options.default_deadline);
+    runtime->post([this, from, r, op, done = std::move(done)]() mutable {
+        core->consumer().get(from.address, from.handle.owner, r, std::move(done), op);
+    });
+    return op;
+}
+
+node::operation node::begin_get(const url& from, const get_options& o, callback<get_result> done) {
+    return impl_->begin(from, o, engine::destination_kind::owned, {},
+                        [done = std::move(done)](engine::transfer_answer a) mutable {
+                            done(a.error.code, {std::move(a.data), std::move(a.report)});
+                        });
+}
+
+node::operation node::begin_get_pinned(const url& from, const get_options& o,
+                                       callback<get_pinned_result> done) {
+    return impl_->begin(from, o, engine::destination_kind::pinned, {},
+                        [done = std::move(done)](engine::transfer_answer a) mutable {
+                            done(a.error.code, {std::move(a.data), std::move(a.report)});
+                        });
+}
+
+node::operation node::begin_get_into(const url& from, std::span<std::byte> destination,
+                                     const get_options& o, callback<get_into_result> done) {
+    return impl_->begin(from, o, engine::destination_kind::into, destination,
+                        [done = std::move(done)](engine::transfer_answer a) mutable {
+                            done(a.error.code, {a.bytes, std::move(a.report), a.quiet});
+                        });
+}
+
+node::operation node::begin_metadata(const url& of, callback<slot_metadata> done) {
+    impl_->runtime->post([i = impl_.get(), of, done = std::move(done)]() mutable {
+        i->core->consumer().ask(
+            of.address, of.handle.owner, wire::metadata_request{of.handle.slot},
+            i->runtime->env().now() + i->options.default_deadline,
+            [done = std::move(done)](const failure& f, const wire::body* body) mutable {
+                if (f.code) return done(f.code, {});
+                const auto* m = std::get_if<wire::metadata_reply>(body);
+                if (m == nullptr) return done(connection_errc::protocol, {});
+                if (!m->found) return done(request_errc::not_found, {});
+                done({}, {m->bytes, m->references, m->leases, m->pinned});
+            });
+    });
+    return 0;
+}
+
+node::operation node::begin_connect(const endpoint_address& to, callback<node_id> done) {
+    impl_->runtime->post([i = impl_.get(), to, done = std::move(done)]() mutable {
+        i->core->consumer().connect(
+            to, [done = std::move(done)](const failure& f, node_id owner) mutable {
+                done(f.code, owner);
+            });
+    });
+    return 0;
+}
+
+void node::cancel(const std::weak_ptr<impl>& weak, operation o) {
+    const auto i = weak.lock();
+    if (i) i->runtime->post([i = i.get(), o] { i->core->consumer().cancel(o); });
+}
+
+namespace {
+
+/// Runs `begin` with a callback and waits for its answer.
+template <class R, class Begin, class Detail>
+result<R> blocking(Begin begin, Detail detail) {
+    auto promise = std::make_shared<std::promise<result<R>>>();
+    auto answer = promise->get_future();
+    begin([promise = std::move(promise), detail](error_code ec, R r) {
+        if (ec)
+            promise->set_value(failure{ec, detail(r)});
+        else
+            promise->set_value(std::move(r));
+    });
+    return wait(std::move(answer));
+}
+
+constexpr auto reported = [](const auto& r) { return r.report.detail; };
+
+}  // namespace
+
+result<get_result> node::get(const url& from, const get_options& o) {
+    return blocking<get_result>([&](auto done) { begin_get(from, o, std::move(done)); }, reported);
+}
+
+result<get_pinned_result> node::get_pinned(const url& from, const get_options& o) {
+    return blocking<get_pinned_result>(
+        [&](auto done) { begin_get_pinned(from, o, std::move(done)); }, reported);
+}
+
+result<get_into_result> node::get_into(const url& from, std::span<std::byte> destination,
+                                       const get_options& o) {
+    return blocking<get_into_result>(
+        [&](auto done) { begin_get_into(from, destination, o, std::move(done)); }, reported);
+}
+
+result<slot_metadata> node::metadata(const url& of) {
+    return blocking<slot_metadata>(
+        [&](auto done) { begin_metadata(of, std::move(done)); },
+        [&](const slot_metadata&) { return "asked of " + of.address.to_string(); });
+}
+
+}  // namespace rvget

@@ -1,0 +1,47 @@
+#pragma once
+// What stands behind rvget::node. Tests also build one over a provider of their own.
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include <rvget/node.hpp>
+
+#include "engine/node_core.hpp"
+#include "engine/runtime.hpp"
+#include "fabric/fabric.hpp"
+
+namespace rvget {
+
+struct node::impl : std::enable_shared_from_this<node::impl> {
+    node_options options;
+    std::unique_ptr<engine::runtime> runtime;
+    std::shared_ptr<engine::rdma_context> rdma;
+    std::unique_ptr<engine::node_core> core;
+    std::optional<endpoint_address> address;
+    node_id id;
+    std::atomic<operation> next_operation{1};
+    std::atomic<bool> stopping{false};
+    std::mutex shutdown_mutex;
+    std::optional<bool> shut_down;
+
+    /// Opens what `provider` has (null: none) and starts; the common part of node::start.
+    static result<node> start(node_options options, boost::asio::io_context* context,
+                              fabric::provider* provider);
+    ~impl();
+
+    /// Runs `f` on the strand and waits for its result. Not on the strand.
+    template <class F>
+    auto on_strand(F f);
+
+    operation begin(const url& from, const get_options& o, engine::destination_kind kind,
+                    std::span<std::byte> into, engine::transfer::answered done);
+    bool shutdown(std::chrono::milliseconds deadline);
+};
+
+/// A node over `provider` instead of the built-in ones; for tests.
+result<node> start_node_on(fabric::provider* provider, node_options options,
+                           boost::asio::io_context* context = nullptr);
+
+}  // namespace rvget

@@ -1,0 +1,117 @@
+#include "engine/consumer.hpp"
+
+#include <utility>
+
+namespace rvget::engine {
+namespace {
+
+failure stopped_failure() { return {node_errc::stopped, "the node has been shut down"}; }
+
+failure wrong_owner(const endpoint_address& at) {
+    return {connection_errc::wrong_owner,
+            at.to_string() +
+                " is served by another owner than the handle's: it was restarted, or "
+                "the address is wrong; ask for a new URL"};
+}
+
+}  // namespace
+
+consumer::consumer(services& s) : s_(s) {}
+
+consumer::~consumer() = default;
+
+void consumer::with_connection(const endpoint_address& to, connected done) {
+    if (stopped_) return done(stopped_failure(), nullptr);
+    const auto key = to.to_string();
+    auto& p = peers_[key];
+    if (p.connection && p.connection->up()) return done({}, p.connection);
+    p.waiting.push_back(std::move(done));
+    if (p.connection) return;  // on its way
+    p.connection = std::make_shared<consumer_connection>(s_, to, [this, key](const failure& f) {
+        // Forgotten first: whoever asks again from within a handler gets a new connection.
+        auto closed = peers_.extract(key);
+        for (auto& waiting : closed.mapped().waiting) waiting(f, nullptr);
+    });
+    const auto connection = p.connection;
+    connection->open([this, key] {
+        auto& up = peers_.at(key);
+        const auto opened = up.connection;
+        for (auto& waiting : std::exchange(up.waiting, {})) waiting({}, opened);
+    });
+}
+
+void consumer::get(const endpoint_address& at, node_id owner, transfer_request request,
+                   transfer::answered done, std::uint64_t operation) {
+    auto t = std::make_shared<transfer>(
+        s_, regions_, request,
+        [this, operation, done = std::move(done)](transfer_answer a) mutable {
+            running_.erase(operation);
+            done(std::move(a));
+        });
+    running_[operation] = t;
+    t->start();
+    with_connection(
+        at, [t, owner, at](const failure& f, std::shared_ptr<consumer_connection> connection) {
+            if (!f.code && connection->owner() != owner)
+                t->connected(wrong_owner(at), nullptr);
+            else
+                t->connected(f, std::move(connection));
+        });
+}
+
+void consumer::cancel(std::uint64_t operation) {
+    const auto it = running_.find(operation);
+    if (it == running_.end()) return;
+    if (const auto t = it->second.lock())
+        t->abandon({request_errc::cancelled, "the caller cancelled the get"});
+}
+
+void consumer::connect(const endpoint_address& to,
+                       unique_function<void(const failure&, node_id)> done) {
+    with_connection(
+        to, [done = std::move(done)](const failure& f,
+                                     std::shared_ptr<consumer_connection> connection) mutable {
+            done(f, f.code ? node_id{} : connection->owner());
+        });
+}
+
+void consumer::ask(const endpoint_address& at, node_id owner, wire::body request,
+                   time_point deadline,
+                   unique_function<void(const failure&, const wire::body*)> done) {
+    // Whichever comes first answers: the reply, or the clock.
+    struct once {
+        unique_function<void(const failure&, const wire::body*)> done;
+        environment::timer_id timer = 0;
+    };
+    auto o = std::make_shared<once>();
+    o->done = std::move(done);
+    auto finish = [this, o](const failure& f, const wire::body* body) {
+        s_.env.cancel(std::exchange(o->timer, 0));
+        if (auto answer = std::exchange(o->done, nullptr)) answer(f, body);
+    };
+    o->timer = s_.env.at(deadline, [finish, o, at] {
+        o->timer = 0;
+        finish({request_errc::deadline_exceeded, at.to_string() + " did not answer in time"},
+               nullptr);
+    });
+    with_connection(
+        at, [finish, owner, at, request = std::move(request)](
+                const failure& f, std::shared_ptr<consumer_connection> connection) mutable {
+            if (f.code) return finish(f, nullptr);
+            if (connection->owner() != owner) return finish(wrong_owner(at), nullptr);
+            connection->request(std::move(request),
+                                [finish](const failure& g, wire::body* body,
+                                         std::span<const std::byte>) { finish(g, body); });
+        });
+}
+
+void consumer::stop() {
+    stopped_ = true;
+    for (auto& [operation, weak] : std::exchange(running_, {}))
+        if (const auto t = weak.lock()) t->abandon(stopped_failure());
+    std::vector<std::shared_ptr<consumer_connection>> open;
+    for (auto& [key, p] : peers_) open.push_back(p.connection);
+    for (auto& connection : open) connection->close("the consumer shuts down");
+}
+
+}  // namespace rvget::engine

@@ -1,0 +1,58 @@
+#pragma once
+// The consumer: its connections to owners, one per address, and the gets that run over them.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/consumer_connection.hpp"
+#include "engine/region_table.hpp"
+#include "engine/services.hpp"
+#include "engine/transfer.hpp"
+
+namespace rvget::engine {
+
+/// Lives on the strand.
+class consumer {
+public:
+    explicit consumer(services& s);
+    ~consumer();
+    consumer(const consumer&) = delete;
+    consumer& operator=(const consumer&) = delete;
+
+    /// Starts a get under `operation` (chosen by the caller, for cancel).
+    void get(const endpoint_address& at, node_id owner, transfer_request request,
+             transfer::answered done, std::uint64_t operation);
+    void cancel(std::uint64_t operation);
+
+    /// Connects (or finds the connection) and tells which owner is there.
+    void connect(const endpoint_address& to, unique_function<void(const failure&, node_id)> done);
+    /// Sends one request to `owner` at `at` and hands over the reply.
+    void ask(const endpoint_address& at, node_id owner, wire::body request, time_point deadline,
+             unique_function<void(const failure&, const wire::body*)> done);
+
+    [[nodiscard]] region_table& regions() noexcept { return regions_; }
+
+    /// Answers every get with `stopped` and closes every connection; more calls are refused.
+    void stop();
+
+private:
+    using connected = unique_function<void(const failure&, std::shared_ptr<consumer_connection>)>;
+    struct peer {
+        std::shared_ptr<consumer_connection> connection;
+        std::vector<connected> waiting;
+    };
+
+    void with_connection(const endpoint_address& to, connected done);
+
+    services& s_;
+    region_table regions_;
+    bool stopped_ = false;
+    std::map<std::string, peer> peers_;
+    std::unordered_map<std::uint64_t, std::weak_ptr<transfer>> running_;
+};
+
+}  // namespace rvget::engine

@@ -1,0 +1,234 @@
+#include "engine/consumer_connection.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace rvget::engine {
+
+using namespace std::chrono_literals;
+
+/// A lone lease end leaves this long after it, where no acquire takes it along.
+constexpr auto lease_end_delay = 1ms;
+/// A frame holds this many lease ends at most, far below the limit of its head.
+constexpr std::size_t lease_ends_per_frame = 1024;
+
+consumer_connection::consumer_connection(services& s, endpoint_address to, event on_closed)
+    : s_(s), to_(std::move(to)), on_closed_(std::move(on_closed)) {}
+
+consumer_connection::~consumer_connection() = default;
+
+void consumer_connection::open(unique_function<void()> on_up) {
+    on_up_ = std::move(on_up);
+    state_ = state::connecting;
+    const auto deadline = s_.env.now() + s_.options.handshake_timeout;
+    timer_ = s_.env.at(deadline, [self = shared_from_this()] {
+        self->timer_ = 0;
+        if (self->state_ != state::greeting) return;  // connect has the same deadline of its own
+        self->goodbye_ = "it does not answer as an rvget owner within the handshake timeout";
+        self->link_->close();
+    });
+    s_.net.connect(to_, deadline,
+                   [self = shared_from_this()](result<std::shared_ptr<control_link>> link) {
+                       if (link)
+                           self->connected(std::move(link.value()));
+                       else
+                           self->on_closed(link.error());
+                   });
+}
+
+void consumer_connection::connected(std::shared_ptr<control_link> link) {
+    if (state_ == state::closed) return link->close();
+    link_ = std::move(link);
+    state_ = state::greeting;
+    link_->start(shared_from_this());
+    link_->send(wire::encode(wire::frame{0, wire::hello{.node = s_.self}}));
+}
+
+void consumer_connection::greeted(const wire::hello& m) {
+    const auto newest = std::min(m.version_newest, wire::protocol_version);
+    if (newest < std::max(m.version_oldest, wire::protocol_version_oldest)) {
+        goodbye_ = "no protocol version in common: it speaks " + std::to_string(m.version_oldest) +
+                   " to " + std::to_string(m.version_newest);
+        return link_->close();
+    }
+    owner_ = m.node;
+    state_ = state::up;
+    s_.env.cancel(std::exchange(timer_, 0));
+    // Eager: the queue pair is made while the first get is still on its way here.
+    if (s_.rdma.usable() && s_.options.policy != path_policy::never) start_lane();
+    if (on_up_) std::exchange(on_up_, nullptr)();
+}
+
+void consumer_connection::close(const std::string& why) {
+    if (state_ == state::closed) return;
+    if (!link_) return on_closed({node_errc::stopped, why});
+    link_->send(wire::encode(wire::frame{0, wire::goodbye{why}}));
+    link_->close(true);
+    if (lane_)
+        std::exchange(lane_, nullptr)->retire();  // a peer that does not read holds up nothing
+}
+
+void consumer_connection::on_closed(const failure& why) {
+    if (state_ == state::closed) return;
+    const auto self = shared_from_this();  // the handlers below may drop the last other reference
+    failure f = why;
+    if (!goodbye_.empty()) f = {connection_errc::lost, to_.to_string() + ": " + goodbye_};
+    state_ = state::closed;
+    s_.env.cancel(std::exchange(timer_, 0));
+    s_.env.cancel(std::exchange(ended_timer_, 0));
+    if (lane_) std::exchange(lane_, nullptr)->retire();
+    for (auto& waiter : std::exchange(lane_waiters_, {})) waiter();
+    for (auto& [id, p] : std::exchange(pending_, {})) p.done(f, nullptr, {});
+    on_up_ = nullptr;
+    if (on_closed_) std::exchange(on_closed_, nullptr)(f);
+}
+
+std::uint64_t consumer_connection::request(wire::body body, replied done,
+                                           std::span<std::byte> into) {
+    const auto id = next_request_++;
+    if (state_ != state::up) {
+        s_.env.post([done = std::move(done)]() mutable {
+            done({connection_errc::lost, "the control connection is closed"}, nullptr, {});
+        });
+        return id;
+    }
+    pending_.emplace(id, pending{std::move(done), into});
+    link_->send(wire::encode(wire::frame{id, std::move(body)}));
+    return id;
+}
+
+void consumer_connection::forget_destination(std::uint64_t request_id) {
+    const auto it = pending_.find(request_id);
+    if (it == pending_.end() || it->second.into.empty()) return;
+    // The payload may be half way in: the rest of it goes elsewhere.
+    if (link_) link_->forget_destination(it->second.into);
+    it->second.into = {};
+}
+
+std::span<std::byte> consumer_connection::payload_destination(std::span<const std::byte> head,
+                                                              std::size_t payload_bytes) {
+    auto decoded = wire::decode_frame(head);
+    if (!decoded) return {};  // on_frame says what is wrong
+    announced_ = std::move(decoded.value());
+    const auto it = pending_.find(announced_->id);
+    if (it == pending_.end() || it->second.into.size() != payload_bytes) return {};
+    const auto* c = std::get_if<wire::chunk>(&announced_->body);
+    return c != nullptr && c->status == wire::chunk_status::ok ? it->second.into
+                                                               : std::span<std::byte>{};
+}
+
+void consumer_connection::on_frame(std::span<const std::byte> head,
+                                   std::span<const std::byte> payload) {
+    if (auto f = std::exchange(announced_, std::nullopt)) return deliver(*f, payload);
+    auto decoded = wire::decode_frame(head);
+    if (!decoded) return protocol_error(decoded.error().detail);
+    deliver(decoded.value(), payload);
+}
+
+void consumer_connection::deliver(wire::frame& f, std::span<const std::byte> payload) {
+    if (const auto* bye = std::get_if<wire::goodbye>(&f.body)) {
+        goodbye_ = "it said goodbye: " + bye->why;
+        return link_->close();
+    }
+    if (const auto* hello = std::get_if<wire::hello>(&f.body)) {
+        if (state_ != state::greeting) return protocol_error("a second greeting");
+        return greeted(*hello);
+    }
+    if (state_ != state::up) return protocol_error("the first frame is not a greeting");
+    if (const auto* down = std::get_if<wire::lane_down>(&f.body)) {
+        if (lane_ && lane_->generation() == down->generation)
+            lane_->fail(reason::lease_lost,
+                        {lease_errc::lost, "the owner took the connection's queue pair down (" +
+                                               std::string(to_string(down->why)) + ")"});
+        return;
+    }
+    if (std::holds_alternative<wire::pong>(f.body)) return;
+    const auto it = pending_.find(f.id);
+    if (it == pending_.end()) return protocol_error("a reply to nothing that was asked");
+    auto p = std::move(it->second);
+    pending_.erase(it);
+    p.done({}, &f.body, payload);
+}
+
+void consumer_connection::protocol_error(const std::string& what) {
+    if (state_ == state::closed) return;
+    log(log_level::warning, "peer=" + link_->peer_name() + " action=close cause=\"" + what + "\"");
+    goodbye_ = "protocol error: it sent " + what;
+    link_->close();
+}
+
+void consumer_connection::end_lease(std::uint64_t lease) {
+    if (state_ != state::up) return;
+    ended_leases_.push_back(lease);
+    if (ended_timer_ == 0)
+        ended_timer_ = s_.env.at(s_.env.now() + lease_end_delay, [self = shared_from_this()] {
+            self->ended_timer_ = 0;
+            self->send_ended_leases();
+        });
+}
+
+std::vector<std::uint64_t> consumer_connection::take_ended_leases() {
+    if (ended_leases_.size() > lease_ends_per_frame) send_ended_leases();
+    return std::exchange(ended_leases_, {});
+}
+
+void consumer_connection::send_ended_leases() {
+    for (std::size_t i = 0; i < ended_leases_.size() && state_ == state::up;
+         i += lease_ends_per_frame) {
+        const auto n = std::min(lease_ends_per_frame, ended_leases_.size() - i);
+        const auto first = ended_leases_.begin() + static_cast<std::ptrdiff_t>(i);
+        link_->send(wire::encode(
+            wire::frame{0, wire::detach{{first, first + static_cast<std::ptrdiff_t>(n)}}}));
+    }
+    ended_leases_.clear();
+}
+
+consumer_connection::lane_answer consumer_connection::lane_for_get(unique_function<void()> ready) {
+    if (!s_.rdma.usable()) return {.why = s_.rdma.why_not(), .detail = s_.rdma.why_not_detail()};
+    if (!lane_) {
+        if (s_.env.now() < lane_retry_at_) return {.why = lane_why_, .detail = lane_detail_};
+        start_lane();
+        if (!lane_) return {.why = lane_why_, .detail = lane_detail_};
+    }
+    if (lane_->offerable()) return {.lane = lane_};
+    lane_waiters_.push_back(std::move(ready));
+    return {.wait = true};
+}
+
+void consumer_connection::start_lane() {
+    auto self = shared_from_this();
+    lane_ = std::make_shared<read_lane>(
+        s_, next_generation_++,
+        [self](reason why, const failure& f) { self->lane_failed(why, f); });
+    // make() may fail at once and so drop lane_.
+    const auto lane = lane_;
+    lane->make(link_->own_address(), link_->peer_address(), [self] { self->lane_settled(); });
+}
+
+void consumer_connection::lane_settled() {
+    for (auto& waiter : std::exchange(lane_waiters_, {})) waiter();
+}
+
+void consumer_connection::lane_failed(reason why, const failure& f) {
+    if (!lane_) return;  // retired
+    const auto generation = lane_->generation();
+    lane_.reset();
+    lane_why_ = why == reason::lease_lost ? reason::no_lane : why;
+    lane_detail_ = f.message();
+    // The first failure of a working lane is retried soon; what fails again and again costs less
+    // and less often, because each attempt may hold a worker thread for a second.
+    lane_backoff_ = std::clamp<duration>(lane_backoff_ * 2, 100ms, 30s);
+    lane_retry_at_ = s_.env.now() + lane_backoff_;
+    if (state_ == state::up)
+        link_->send(wire::encode(wire::frame{0, wire::lane_down{generation, why}}));
+    lane_settled();
+}
+
+void consumer_connection::learn_owner_end(const wire::acquire_reply& reply) {
+    if (!lane_ || !reply.lane_facts || reply.lane_generation != lane_->generation()) return;
+    lane_->connect(*reply.lane_facts);
+}
+
+}  // namespace rvget::engine

@@ -1,0 +1,111 @@
+#pragma once
+// The consumer's end of one control connection to an owner: greets, matches replies to requests,
+// keeps the bulk lane, and sends lease ends without making anybody wait.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/read_lane.hpp"
+#include "engine/services.hpp"
+#include "wire/frames.hpp"
+
+namespace rvget::engine {
+
+/// Lives on the strand. One per TCP connection: a new connection is a new object.
+class consumer_connection final : public control_link_events,
+                                  public std::enable_shared_from_this<consumer_connection> {
+public:
+    /// A reply frame with its payload (empty where it went to the destination given), or why there
+    /// is none.
+    using replied = unique_function<void(const failure&, wire::body*, std::span<const std::byte>)>;
+    using event = unique_function<void(const failure&)>;
+
+    consumer_connection(services& s, endpoint_address to, event on_closed);
+    ~consumer_connection();
+
+    /// Connects and greets. Either `on_up` runs, once, or the connection is closed instead.
+    void open(unique_function<void()> on_up);
+    void close(const std::string& why);
+
+    [[nodiscard]] bool up() const noexcept { return state_ == state::up; }
+    [[nodiscard]] node_id owner() const noexcept { return owner_; }
+    [[nodiscard]] const endpoint_address& address() const noexcept { return to_; }
+
+    /// Sends a request; `done` runs once. The payload of the reply goes to `into` if it has exactly
+    /// that size, until forget() is called.
+    std::uint64_t request(wire::body body, replied done, std::span<std::byte> into = {});
+    /// Nothing is written into the request's destination from now on; its reply is still delivered.
+    void forget_destination(std::uint64_t request_id);
+
+    /// Tells the owner that a lease is over: with the next acquire, or alone within 1 ms.
+    void end_lease(std::uint64_t lease);
+    /// The lease ends that an acquire takes along.
+    [[nodiscard]] std::vector<std::uint64_t> take_ended_leases();
+
+    /// The lane to offer, or why there is none now. A lane that is missing is made; while it is
+    /// being made `ready` is kept and called when it can be offered or failed, and the result is
+    /// `wait`.
+    struct lane_answer {
+        std::shared_ptr<read_lane> lane;
+        bool wait = false;
+        reason why = reason::ok;
+        std::string detail;
+    };
+    lane_answer lane_for_get(unique_function<void()> ready);
+    /// What an acquire reply says of the owner's end.
+    void learn_owner_end(const wire::acquire_reply& reply);
+    /// A READ over the lane brought its bytes: the next failure is a first one again.
+    void lane_worked() noexcept { lane_backoff_ = duration{0}; }
+
+    // control_link_events
+    void on_frame(std::span<const std::byte> head, std::span<const std::byte> payload) override;
+    std::span<std::byte> payload_destination(std::span<const std::byte> head,
+                                             std::size_t payload_bytes) override;
+    void on_closed(const failure& why) override;
+
+private:
+    enum class state : std::uint8_t { idle, connecting, greeting, up, closed };
+    struct pending {
+        replied done;
+        std::span<std::byte> into;
+    };
+
+    void connected(std::shared_ptr<control_link> link);
+    void greeted(const wire::hello& m);
+    void deliver(wire::frame& f, std::span<const std::byte> payload);
+    void protocol_error(const std::string& what);
+    void start_lane();
+    void lane_failed(reason why, const failure& f);
+    void lane_settled();
+    void send_ended_leases();
+
+    services& s_;
+    const endpoint_address to_;
+    unique_function<void()> on_up_;
+    event on_closed_;
+    state state_ = state::idle;
+    std::shared_ptr<control_link> link_;
+    environment::timer_id timer_ = 0;
+    node_id owner_;
+    std::uint64_t next_request_ = 1;
+    std::unordered_map<std::uint64_t, pending> pending_;
+    std::optional<wire::frame> announced_;  ///< decoded when its payload was announced
+    std::string goodbye_;
+
+    std::vector<std::uint64_t> ended_leases_;
+    environment::timer_id ended_timer_ = 0;
+
+    std::shared_ptr<read_lane> lane_;
+    std::uint32_t next_generation_ = 1;
+    time_point lane_retry_at_{};
+    duration lane_backoff_{0};
+    reason lane_why_ = reason::ok;
+    std::string lane_detail_;
+    std::vector<unique_function<void()>> lane_waiters_;
+};
+
+}  // namespace rvget::engine

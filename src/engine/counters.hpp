@@ -1,0 +1,41 @@
+#pragma once
+// What the engine counts. Plain numbers, written on the strand; the API copies them out.
+
+#include <array>
+#include <cstdint>
+
+#include <rvget/path.hpp>
+
+namespace rvget::engine {
+
+struct counters {
+    // Owner: granted = released + expired + active, at every moment.
+    std::uint64_t leases_granted = 0;
+    std::uint64_t leases_released = 0;
+    std::uint64_t leases_expired = 0;
+    std::uint64_t leases_active = 0;
+    std::uint64_t fences = 0;
+
+    // Decisions by path and reason; the consumer counts a get when it has its bytes.
+    static constexpr std::size_t reasons = 128;
+    std::array<std::array<std::uint64_t, reasons>, 3> owner_decisions{};
+    std::array<std::array<std::uint64_t, reasons>, 3> consumer_results{};
+    std::uint64_t gets_started = 0;
+    std::uint64_t gets_answered = 0;
+    std::uint64_t gets_failed = 0;
+    std::uint64_t acquires_without_offer_after_rdma = 0;  ///< fallbacks
+
+    std::uint64_t bytes_copied = 0;  ///< by the CPU, between arrival and destination
+    std::uint64_t lanes_made = 0;
+    std::uint64_t lanes_failed = 0;
+    std::uint64_t lanes_leaked = 0;  ///< never proven quiet
+
+    void decided(path p, reason r) noexcept {
+        ++owner_decisions[static_cast<std::size_t>(p)][static_cast<std::size_t>(r) % reasons];
+    }
+    void got(path p, reason r) noexcept {
+        ++consumer_results[static_cast<std::size_t>(p)][static_cast<std::size_t>(r) % reasons];
+    }
+};
+
+}  // namespace rvget::engine

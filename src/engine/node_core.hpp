@@ -1,0 +1,52 @@
+#pragma once
+// One node on its strand: the owner and the consumer side by side, and the orderly end of both.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "engine/consumer.hpp"
+#include "engine/owner.hpp"
+#include "engine/owner_connection.hpp"
+#include "engine/services.hpp"
+
+namespace rvget::engine {
+
+class node_core {
+public:
+    node_core(environment& env, control_network& net, const node_options& options,
+              std::shared_ptr<rdma_context> rdma);
+    ~node_core();
+    node_core(const node_core&) = delete;
+    node_core& operator=(const node_core&) = delete;
+
+    /// Listens where the options say. Returns the address in use, none for a mere consumer.
+    result<std::optional<endpoint_address>> start();
+
+    [[nodiscard]] node_id id() const noexcept { return services_.self; }
+    [[nodiscard]] engine::owner& owner() noexcept { return owner_; }
+    [[nodiscard]] engine::consumer& consumer() noexcept { return consumer_; }
+    [[nodiscard]] rdma_context& rdma() noexcept { return *rdma_; }
+    [[nodiscard]] const counters& stats() const noexcept { return stats_; }
+
+    /// Gate, let leases end until `deadline`, revoke the rest, drain and destroy queue pairs,
+    /// close. `done` hears whether everything was proven quiet; if not, the caller leaks what is
+    /// left rather than free it under a NIC. Called once.
+    void shutdown(time_point deadline, unique_function<void(bool proven_quiet)> done);
+
+private:
+    void accepted(std::shared_ptr<control_link> link);
+    void close_all();
+
+    const node_options& options_;
+    std::shared_ptr<rdma_context> rdma_;
+    counters stats_;
+    services services_;
+    engine::owner owner_;
+    engine::consumer consumer_;
+    std::unordered_map<const owner_connection*, std::shared_ptr<owner_connection>> connections_;
+    environment::timer_id shutdown_timer_ = 0;
+};
+
+}  // namespace rvget::engine

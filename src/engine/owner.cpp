@@ -1,0 +1,204 @@
+#include "engine/owner.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace rvget::engine {
+
+using namespace std::chrono_literals;
+
+owner::owner(services& s) : s_(s) {}
+
+owner::~owner() { s_.env.cancel(reaper_); }
+
+void owner::add_slot(std::uint64_t id, std::shared_ptr<const slot_memory> memory) {
+    slots_.emplace(id, slot{.id = id, .memory = std::move(memory)});
+}
+
+const slot* owner::find(std::uint64_t slot_id) const {
+    const auto it = slots_.find(slot_id);
+    return it == slots_.end() || it->second.references == 0 ? nullptr : &it->second;
+}
+
+std::optional<std::uint32_t> owner::add_reference(std::uint64_t slot_id) {
+    const auto it = slots_.find(slot_id);
+    if (it == slots_.end() || it->second.references == 0) return std::nullopt;
+    return ++it->second.references;
+}
+
+std::optional<std::uint32_t> owner::release(std::uint64_t slot_id) {
+    const auto it = slots_.find(slot_id);
+    if (it == slots_.end() || it->second.references == 0) return std::nullopt;
+    const auto left = --it->second.references;
+    free_if_unused(slot_id);
+    return left;
+}
+
+void owner::free_if_unused(std::uint64_t slot_id) {
+    const auto it = slots_.find(slot_id);
+    if (it != slots_.end() && it->second.references == 0 && it->second.leases == 0)
+        slots_.erase(it);
+}
+
+owner::grant owner::grant_lease(std::uint64_t slot_id, std::shared_ptr<lease_holder> holder,
+                                std::optional<std::uint32_t> lane, std::uint64_t offset,
+                                std::uint64_t length, std::chrono::milliseconds cap) {
+    auto& sl = slots_.at(slot_id);
+    const auto id = next_lease_++;
+    const auto now = s_.env.now();
+    auto& l = leases_[id];
+    l.slot_id = slot_id;
+    l.holder = std::move(holder);
+    l.lane = lane;
+    l.offset = offset;
+    l.length = length;
+    l.cap = now + cap;
+    schedule(l, id, now + s_.options.lease_timeout);
+    ++sl.leases;
+    ++s_.stats.leases_granted;
+    ++s_.stats.leases_active;
+    return {id, s_.options.lease_timeout};
+}
+
+void owner::schedule(lease& l, std::uint64_t id, time_point end) {
+    ends_.erase({l.end, id});
+    l.end = end;
+    ends_.emplace(end, id);
+    arm_reaper();
+}
+
+/// One timer for all: an eighth of a timeout after the first end, so that leases that end together
+/// are revoked together, and well before one and a half timeouts.
+void owner::arm_reaper() {
+    if (reaper_ != 0 || ends_.empty()) return;
+    reaper_ = s_.env.at(ends_.begin()->first + s_.options.lease_timeout / 8, [this] {
+        reaper_ = 0;
+        reap();
+    });
+}
+
+void owner::reap() {
+    const auto now = s_.env.now();
+    std::vector<std::uint64_t> late;
+    for (const auto& [end, id] : ends_) {
+        if (end > now) break;
+        late.push_back(id);
+    }
+    for (const auto id : late)
+        if (const auto it = leases_.find(id); it != leases_.end() && !it->second.revoking)
+            revoke(id, it->second, true);
+    arm_reaper();
+}
+
+/// A chunked lease just ends. An RDMA lease ends when its lane is destroyed; that takes every other
+/// lease of the lane with it, because their READs can no longer arrive either.
+void owner::revoke(std::uint64_t lease_id, lease& l, bool abandoned) {
+    if (!l.lane) {
+        end_lease(leases_.find(lease_id), true);
+        return;
+    }
+    const auto holder = l.holder;
+    const auto generation = *l.lane;
+    if (abandoned) {
+        log(log_level::warning, "lease=expired action=fence lane=" + std::to_string(generation) +
+                                    " cause=\"the consumer did not end it in time\"");
+        fenced_.insert(holder->consumer().value);
+    }
+    ++s_.stats.fences;
+    for (auto& [id, other] : leases_)
+        if (other.holder == holder && other.lane == l.lane && !other.revoking) {
+            other.revoking = true;
+            ends_.erase({other.end, id});
+        }
+    holder->fence(generation, [this, holder, generation] { lane_gone(*holder, generation); });
+}
+
+void owner::lane_gone(const lease_holder& holder, std::uint32_t generation) {
+    std::vector<std::uint64_t> over;
+    for (const auto& [id, l] : leases_)
+        if (l.holder.get() == &holder && l.lane == generation) over.push_back(id);
+    for (const auto id : over) end_lease(leases_.find(id), true);
+}
+
+bool owner::detach(std::uint64_t lease_id, const lease_holder& holder) {
+    const auto it = leases_.find(lease_id);
+    if (it == leases_.end() || it->second.holder.get() != &holder) return false;
+    if (it->second.revoking) return false;  // its fence is under way and will end it
+    end_lease(it, false);
+    return true;
+}
+
+void owner::end_lease(lease_map::iterator it, bool expired) {
+    const auto slot_id = it->second.slot_id;
+    const auto holder = std::move(it->second.holder);
+    ends_.erase({it->second.end, it->first});
+    leases_.erase(it);
+    --slots_.at(slot_id).leases;
+    --s_.stats.leases_active;
+    ++(expired ? s_.stats.leases_expired : s_.stats.leases_released);
+    free_if_unused(slot_id);
+    holder->lease_ended();
+    if (leases_.empty())
+        for (auto& f : std::exchange(idle_, {})) f();
+}
+
+std::optional<std::chrono::milliseconds> owner::renew(std::uint64_t lease_id,
+                                                      const lease_holder& holder) {
+    const auto it = leases_.find(lease_id);
+    if (it == leases_.end() || it->second.holder.get() != &holder || it->second.revoking)
+        return std::nullopt;
+    auto& l = it->second;
+    const auto now = s_.env.now();
+    if (now >= l.end) return std::nullopt;  // over, although the reaper has not come yet
+    const auto end = std::min(now + s_.options.lease_timeout, l.cap);
+    if (end <= l.end) return std::nullopt;
+    schedule(l, lease_id, end);
+    return std::chrono::duration_cast<std::chrono::milliseconds>(end - now);
+}
+
+std::optional<owner::leased_bytes> owner::leased_range(std::uint64_t lease_id,
+                                                       const lease_holder& holder) const {
+    const auto it = leases_.find(lease_id);
+    if (it == leases_.end() || it->second.holder.get() != &holder || it->second.lane)
+        return std::nullopt;
+    const auto& memory = slots_.at(it->second.slot_id).memory;
+    return leased_bytes{memory->bytes.subspan(it->second.offset, it->second.length), memory};
+}
+
+bool owner::unreachable_now(const std::string& gid) const {
+    const auto it = unreachable_.find(gid);
+    return it != unreachable_.end() && s_.env.now() < it->second.until;
+}
+
+void owner::note_unreachable(const std::string& gid) {
+    auto& b = unreachable_[gid];
+    b.step = std::clamp<duration>(b.step * 2, 1s, 60s);
+    b.until = s_.env.now() + b.step;
+}
+
+void owner::when_no_leases(unique_function<void()> f) {
+    if (leases_.empty())
+        f();
+    else
+        idle_.push_back(std::move(f));
+}
+
+void owner::revoke_all() {
+    std::vector<std::uint64_t> ids;
+    ids.reserve(leases_.size());
+    for (const auto& [id, l] : leases_) ids.push_back(id);
+    for (const auto id : ids)
+        if (const auto it = leases_.find(id); it != leases_.end() && !it->second.revoking)
+            revoke(id, it->second, false);
+}
+
+void owner::drop_slots() {
+    for (auto it = slots_.begin(); it != slots_.end();) {
+        it->second.references = 0;
+        it = it->second.leases == 0 ? slots_.erase(it) : std::next(it);
+    }
+}
+
+}  // namespace rvget::engine

@@ -1,0 +1,133 @@
+#pragma once
+// The owner: staged slots, their references and leases, the reaper, and the rule that no byte is
+// given back while a NIC may still read it.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <rvget/error.hpp>
+
+#include "engine/serve_lane.hpp"
+#include "engine/services.hpp"
+#include "engine/slot.hpp"
+
+namespace rvget::engine {
+
+/// The consumer that a lease belongs to, as the owner sees it.
+class lease_holder {
+public:
+    /// This lane may serve no READ any more. Destroys it, then calls `proven`; tells the consumer.
+    virtual void fence(std::uint32_t generation, unique_function<void()> proven) = 0;
+    /// One of its leases ended.
+    virtual void lease_ended() = 0;
+    [[nodiscard]] virtual node_id consumer() const = 0;
+
+protected:
+    ~lease_holder() = default;
+};
+
+/// Lives on the strand.
+class owner {
+public:
+    explicit owner(services& s);
+    ~owner();
+    owner(const owner&) = delete;
+    owner& operator=(const owner&) = delete;
+
+    void add_slot(std::uint64_t id, std::shared_ptr<const slot_memory> memory);
+    [[nodiscard]] const slot* find(std::uint64_t slot_id) const;
+    /// One more reference; none where the slot is gone.
+    std::optional<std::uint32_t> add_reference(std::uint64_t slot_id);
+    /// One reference less; at none and without leases the slot is freed.
+    std::optional<std::uint32_t> release(std::uint64_t slot_id);
+
+    struct grant {
+        std::uint64_t lease = 0;
+        std::chrono::milliseconds duration{0};
+    };
+    /// Counts a lease on a slot for `holder`. `lane` names the lane generation for RDMA, none for
+    /// chunks. Renewals end at `cap` from now. Precondition: the slot exists.
+    grant grant_lease(std::uint64_t slot_id, std::shared_ptr<lease_holder> holder,
+                      std::optional<std::uint32_t> lane, std::uint64_t offset, std::uint64_t length,
+                      std::chrono::milliseconds cap);
+    [[nodiscard]] bool room_for_lease() const noexcept {
+        return leases_.size() < s_.options.max_leases;
+    }
+    /// The consumer promises that it is done. False: not its lease, or over already.
+    bool detach(std::uint64_t lease_id, const lease_holder& holder);
+    /// The new duration, or nothing where the lease is past its end, revoked or unknown.
+    std::optional<std::chrono::milliseconds> renew(std::uint64_t lease_id,
+                                                   const lease_holder& holder);
+
+    struct leased_bytes {
+        std::span<const std::byte> bytes;
+        std::shared_ptr<const slot_memory> keep;
+    };
+    /// The range of an active chunked lease of `holder`.
+    [[nodiscard]] std::optional<leased_bytes> leased_range(std::uint64_t lease_id,
+                                                           const lease_holder& holder) const;
+
+    /// A lane is gone: leases that read through it need no fence of their own any more.
+    void lane_gone(const lease_holder& holder, std::uint32_t generation);
+    [[nodiscard]] bool is_fenced(node_id consumer) const {
+        return fenced_.contains(consumer.value);
+    }
+
+    /// Peers whose address did not resolve: asking again costs a second, so it is put off.
+    [[nodiscard]] bool unreachable_now(const std::string& gid) const;
+    void note_unreachable(const std::string& gid);
+    void note_reachable(const std::string& gid) { unreachable_.erase(gid); }
+
+    void begin_draining() { draining_ = true; }
+    [[nodiscard]] bool draining() const noexcept { return draining_; }
+    /// Runs `f` when no lease is active; at once where none is.
+    void when_no_leases(unique_function<void()> f);
+    /// Starts revocation of every lease now.
+    void revoke_all();
+    /// Drops the owner's references: slots without leases are freed.
+    void drop_slots();
+    [[nodiscard]] std::size_t slot_count() const noexcept { return slots_.size(); }
+
+private:
+    struct lease {
+        std::uint64_t slot_id = 0;
+        std::shared_ptr<lease_holder> holder;
+        std::optional<std::uint32_t> lane;
+        std::uint64_t offset = 0;
+        std::uint64_t length = 0;
+        time_point end;
+        time_point cap;
+        bool revoking = false;
+    };
+    using lease_map = std::unordered_map<std::uint64_t, lease>;
+
+    void schedule(lease& l, std::uint64_t id, time_point end);
+    void arm_reaper();
+    void reap();
+    void revoke(std::uint64_t lease_id, lease& l, bool abandoned);
+    void end_lease(lease_map::iterator it, bool expired);
+    void free_if_unused(std::uint64_t slot_id);
+
+    services& s_;
+    std::unordered_map<std::uint64_t, slot> slots_;
+    lease_map leases_;
+    std::set<std::pair<time_point, std::uint64_t>> ends_;  ///< active, not revoking
+    environment::timer_id reaper_ = 0;
+    std::uint64_t next_lease_ = 1;
+    std::unordered_set<std::uint64_t> fenced_;
+    struct backoff {
+        time_point until;
+        duration step;
+    };
+    std::unordered_map<std::string, backoff> unreachable_;
+    bool draining_ = false;
+    std::vector<unique_function<void()>> idle_;
+};
+
+}  // namespace rvget::engine

@@ -1,0 +1,297 @@
+#include "engine/owner_connection.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "base/log.hpp"
+#include "engine/decision.hpp"
+
+namespace rvget::engine {
+
+using std::chrono::milliseconds;
+
+/// Lanes of one consumer that exist at once: the one in use and those whose destruction runs.
+constexpr std::size_t max_lanes = 4;
+
+owner_connection::owner_connection(services& s, owner& o, std::shared_ptr<control_link> link,
+                                   closed_handler on_closed)
+    : s_(s), owner_(o), link_(std::move(link)), on_closed_(std::move(on_closed)) {}
+
+owner_connection::~owner_connection() = default;
+
+void owner_connection::start() {
+    handshake_timer_ =
+        s_.env.at(s_.env.now() + s_.options.handshake_timeout, [self = shared_from_this()] {
+            self->handshake_timer_ = 0;
+            self->link_->close();
+        });
+    link_->start(shared_from_this());
+}
+
+void owner_connection::close(const std::string& why) {
+    if (!open_) return;
+    send(0, wire::goodbye{why});
+    link_->close(true);
+    closing_ = true;  // a peer that does not read holds up nothing
+    destroy_lanes_if_over();
+}
+
+void owner_connection::on_frame(std::span<const std::byte> head,
+                                std::span<const std::byte> payload) {
+    auto decoded = wire::decode_frame(head);
+    if (!decoded) return protocol_error(decoded.error().detail);
+    if (!payload.empty()) return protocol_error("a payload where none belongs");
+    auto& frame = decoded.value();
+    if (!greeted_ && !std::holds_alternative<wire::hello>(frame.body))
+        return protocol_error("the first frame is not a greeting");
+    std::visit([&](auto& body) { handle(frame.id, body); }, frame.body);
+}
+
+std::span<std::byte> owner_connection::payload_destination(std::span<const std::byte>,
+                                                           std::size_t) {
+    return {};
+}
+
+void owner_connection::protocol_error(const std::string& what) {
+    if (!open_) return;
+    log(log_level::warning, "peer=" + link_->peer_name() + " action=close cause=\"" + what + "\"");
+    if (greeted_) send(0, wire::goodbye{"protocol error: " + what});
+    link_->close(greeted_);
+}
+
+void owner_connection::on_closed(const failure&) {
+    open_ = false;
+    s_.env.cancel(std::exchange(handshake_timer_, 0));
+    for (const auto& [slot_id, count] : std::exchange(references_, {}))
+        for (std::uint32_t i = 0; i < count; ++i) owner_.release(slot_id);
+    destroy_lanes_if_over();
+    if (on_closed_) std::exchange(on_closed_, nullptr)(*this);
+}
+
+void owner_connection::lease_ended() {
+    --leases_;
+    destroy_lanes_if_over();
+}
+
+/// The connection is gone and so is its last lease: nothing reads through its lanes any more.
+void owner_connection::destroy_lanes_if_over() {
+    if ((open_ && !closing_) || leases_ != 0) return;
+    for (auto& [generation, lane] : std::exchange(lanes_, {})) lane->destroy([] {});
+}
+
+void owner_connection::fence(std::uint32_t generation, unique_function<void()> proven) {
+    const auto it = lanes_.find(generation);
+    if (it == lanes_.end()) return proven();
+    if (open_) send(0, wire::lane_down{generation, reason::fenced});
+    it->second->destroy(std::move(proven));
+}
+
+void owner_connection::send(std::uint64_t id, wire::body body, frame_payload payload) {
+    if (open_) link_->send(wire::encode(wire::frame{id, std::move(body)}), std::move(payload));
+}
+
+void owner_connection::handle(std::uint64_t, wire::hello& m) {
+    if (greeted_) return protocol_error("a second greeting");
+    const auto newest = std::min(m.version_newest, wire::protocol_version);
+    s_.env.cancel(std::exchange(handshake_timer_, 0));
+    greeted_ = true;
+    consumer_ = m.node;
+    version_ = newest;
+    send(0, wire::hello{.node = s_.self});
+    if (newest < std::max(m.version_oldest, wire::protocol_version_oldest))
+        return close("no protocol version in common");
+}
+
+std::shared_ptr<serve_lane> owner_connection::lane_for(const wire::lane_offer& offer) {
+    if (const auto it = lanes_.find(offer.generation); it != lanes_.end()) return it->second;
+    // A generation is wired once; one that was given up never comes back.
+    if (!offer.facts || offer.generation <= newest_generation_ || closing_ || !s_.rdma.usable() ||
+        owner_.draining() || owner_.is_fenced(consumer_) || lanes_.size() >= max_lanes)
+        return nullptr;
+    const auto gid = route::gid{offer.facts->gid}.to_string();
+    if (owner_.unreachable_now(gid)) return nullptr;
+    newest_generation_ = offer.generation;
+    auto lane = std::make_shared<serve_lane>(s_, offer.generation);
+    lanes_.emplace(offer.generation, lane);
+    lane->wire(link_->own_address(), *offer.facts);
+    lane->when_settled([this, self = shared_from_this(), gid, weak = std::weak_ptr(lane)] {
+        const auto settled = weak.lock();
+        if (settled && settled->status() == lane_status::failed)
+            owner_.note_unreachable(gid);
+        else
+            owner_.note_reachable(gid);
+    });
+    return lane;
+}
+
+void owner_connection::handle(std::uint64_t id, wire::acquire& m) {
+    for (const auto lease : m.detaches) owner_.detach(lease, *this);
+    answer(id, m, m.offer ? lane_for(*m.offer) : nullptr, true);
+}
+
+/// Answers an acquire, at the latest after wireup_wait. Nothing is remembered between the two
+/// looks: the slot may have gone, the node may have begun to drain.
+void owner_connection::answer(std::uint64_t id, const wire::acquire& m,
+                              const std::shared_ptr<serve_lane>& lane, bool may_wait) {
+    if (!open_) return;
+    wire::acquire_reply reply;
+    const auto* sl = owner_.find(m.slot);
+    if (sl == nullptr) {
+        reply.answer = wire::answer::not_found;
+        return send(id, std::move(reply));
+    }
+    reply.slot_bytes = sl->memory->bytes.size();
+    if (m.offset > reply.slot_bytes) {
+        reply.answer = wire::answer::out_of_range;
+        return send(id, std::move(reply));
+    }
+    const auto length = std::min(m.length, reply.slot_bytes - m.offset);
+    reply.range_bytes = length;
+    if (lane && m.offer->facts && lane->status() == lane_status::ready) {
+        reply.lane_generation = lane->generation();
+        reply.lane_facts = lane->facts();
+    }
+    if (owner_.draining()) {
+        reply.answer = wire::answer::refused;
+        reply.why = reason::draining;
+        return send(id, std::move(reply));
+    }
+
+    decision_facts f;
+    f.offered = m.offer.has_value();
+    f.forced = m.force;
+    f.common_backend = m.offer && (m.offer->backends & 1U) != 0;
+    f.range_bytes = length;
+    f.lane = lane ? lane->status() : lane_status::absent;
+    f.fenced = owner_.is_fenced(consumer_);
+    f.kill_switch = s_.options.rdma_disabled;
+    f.configured = s_.rdma.usable() || f.kill_switch;
+    f.rdma_min_bytes = s_.options.rdma_min_bytes;
+    f.inline_max = s_.options.inline_max;
+    f.pinned = sl->memory->pinned;
+    const auto d = decide(f);
+    if (d.wait_for_lane && may_wait) {
+        // Whichever comes first answers, and only it.
+        auto done = std::make_shared<bool>(false);
+        auto again = [self = shared_from_this(), done, id, m, lane] {
+            if (!std::exchange(*done, true)) self->answer(id, m, lane, false);
+        };
+        s_.env.at(s_.env.now() + s_.options.wireup_wait, again);
+        lane->when_settled(again);
+        return;
+    }
+    reply.answer = d.answer;
+    reply.why = d.why;
+    if (d.why == reason::no_lane && lane) reply.detail = lane->error().detail.substr(0, 512);
+    if (d.why == reason::not_configured) reply.detail = s_.rdma.why_not_detail().substr(0, 512);
+    if (d.why == reason::not_pinned) reply.detail = sl->memory->why_plain_detail.substr(0, 512);
+
+    if (d.answer == wire::answer::inline_answer) {
+        s_.stats.decided(path::inline_answer, d.why);
+        return send(id, std::move(reply),
+                    {sl->memory->bytes.subspan(m.offset, length), sl->memory});
+    }
+    if (d.answer != wire::answer::rdma && d.answer != wire::answer::chunked)
+        return send(id, std::move(reply));
+    if (!owner_.room_for_lease()) {
+        reply.answer = wire::answer::busy;
+        reply.retry_after_ms = 100;
+        return send(id, std::move(reply));
+    }
+    answer_with_lease(reply, m, lane.get(), *sl, length);
+    send(id, std::move(reply));
+}
+
+void owner_connection::answer_with_lease(wire::acquire_reply& reply, const wire::acquire& m,
+                                         const serve_lane* lane, const slot& sl,
+                                         std::uint64_t length) {
+    const bool by_nic = reply.answer == wire::answer::rdma;
+    const auto memory = sl.memory;
+    const auto granted = owner_.grant_lease(
+        m.slot, shared_from_this(), by_nic ? std::optional(lane->generation()) : std::nullopt,
+        m.offset, length, milliseconds(m.deadline_ms));
+    ++leases_;
+    reply.lease = granted.lease;
+    reply.duration_ms = static_cast<std::uint32_t>(granted.duration.count());
+    s_.stats.decided(by_nic ? path::rdma : path::chunked, reply.why);
+    if (!by_nic) return;
+    wire::descriptor d;
+    d.address = reinterpret_cast<std::uintptr_t>(memory->bytes.data()) + m.offset;
+    d.length = length;
+    d.lease = granted.lease;
+    d.duration_ms = reply.duration_ms;
+    d.generation = lane->generation();
+    d.mode = wire::lease_mode::fence;
+    d.keys = {{0, memory->remote_key}};
+    reply.descriptor = wire::encode(d);
+}
+
+void owner_connection::handle(std::uint64_t, wire::detach& m) {
+    for (const auto lease : m.leases) owner_.detach(lease, *this);
+}
+
+void owner_connection::handle(std::uint64_t id, wire::renew& m) {
+    wire::renew_reply reply;
+    if (const auto granted = owner_.renew(m.lease, *this)) {
+        reply.granted = true;
+        reply.duration_ms = static_cast<std::uint32_t>(granted->count());
+    }
+    send(id, reply);
+}
+
+void owner_connection::handle(std::uint64_t id, wire::pull& m) {
+    const auto range = owner_.leased_range(m.lease, *this);
+    if (!range) return send(id, wire::chunk{wire::chunk_status::lease_unknown});
+    if (m.offset > range->bytes.size() || m.bytes > range->bytes.size() - m.offset)
+        return send(id, wire::chunk{wire::chunk_status::out_of_range});
+    send(id, wire::chunk{}, {range->bytes.subspan(m.offset, m.bytes), range->keep});
+}
+
+void owner_connection::handle(std::uint64_t id, wire::metadata_request& m) {
+    wire::metadata_reply reply;
+    if (const auto* sl = owner_.find(m.slot)) {
+        reply.found = true;
+        reply.bytes = sl->memory->bytes.size();
+        reply.references = sl->references;
+        reply.leases = sl->leases;
+        reply.pinned = sl->memory->pinned;
+    }
+    send(id, reply);
+}
+
+/// A consumer releases only references that it added itself.
+void owner_connection::handle(std::uint64_t id, wire::reference& m) {
+    wire::reference_reply reply;
+    std::optional<std::uint32_t> left;
+    if (m.change == wire::reference_change::add) {
+        left = owner_.add_reference(m.slot);
+        if (left) ++references_[m.slot];
+    } else if (const auto it = references_.find(m.slot); it != references_.end()) {
+        if (--it->second == 0) references_.erase(it);
+        left = owner_.release(m.slot);
+    }
+    if (left) reply = {true, *left};
+    send(id, reply);
+}
+
+/// The consumer's end is in error and drained: ours serves nobody any more.
+void owner_connection::handle(std::uint64_t, wire::lane_down& m) {
+    const auto it = lanes_.find(m.generation);
+    if (it == lanes_.end()) return;
+    // It stays in the table until the kernel says that it is gone: a fence waits for the same
+    // proof.
+    it->second->destroy([this, self = shared_from_this(), generation = m.generation] {
+        lanes_.erase(generation);
+        owner_.lane_gone(*this, generation);
+    });
+}
+
+void owner_connection::handle(std::uint64_t, wire::goodbye& m) {
+    log(log_level::debug, "peer=" + link_->peer_name() + " goodbye=\"" + m.why + "\"");
+    link_->close();
+}
+
+void owner_connection::handle(std::uint64_t id, wire::ping&) { send(id, wire::pong{}); }
+
+}  // namespace rvget::engine

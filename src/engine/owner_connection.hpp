@@ -1,0 +1,90 @@
+#pragma once
+// The owner's end of one control connection: greets, answers acquires and pulls, keeps the lanes
+// that its consumer wired. Lives on after the connection as long as a lease of it is active.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/owner.hpp"
+#include "engine/serve_lane.hpp"
+#include "engine/services.hpp"
+#include "wire/frames.hpp"
+
+namespace rvget::engine {
+
+class owner_connection final : public control_link_events,
+                               public lease_holder,
+                               public std::enable_shared_from_this<owner_connection> {
+public:
+    using closed_handler = unique_function<void(const owner_connection&)>;
+
+    owner_connection(services& s, owner& o, std::shared_ptr<control_link> link,
+                     closed_handler on_closed);
+    ~owner_connection();
+
+    void start();
+    /// Says goodbye and closes; leases that are active keep their deadlines.
+    void close(const std::string& why);
+
+    // lease_holder
+    void fence(std::uint32_t generation, unique_function<void()> proven) override;
+    void lease_ended() override;
+    [[nodiscard]] node_id consumer() const override { return consumer_; }
+
+    // control_link_events
+    void on_frame(std::span<const std::byte> head, std::span<const std::byte> payload) override;
+    std::span<std::byte> payload_destination(std::span<const std::byte> head,
+                                             std::size_t payload_bytes) override;
+    void on_closed(const failure& why) override;
+
+private:
+    struct pending_acquire;
+
+    void handle(std::uint64_t id, wire::hello& m);
+    void handle(std::uint64_t id, wire::acquire& m);
+    void handle(std::uint64_t id, wire::detach& m);
+    void handle(std::uint64_t id, wire::renew& m);
+    void handle(std::uint64_t id, wire::pull& m);
+    void handle(std::uint64_t id, wire::metadata_request& m);
+    void handle(std::uint64_t id, wire::reference& m);
+    void handle(std::uint64_t id, wire::lane_down& m);
+    void handle(std::uint64_t id, wire::goodbye& m);
+    void handle(std::uint64_t id, wire::ping& m);
+    /// Frames that only an owner sends.
+    template <class Other>
+    void handle(std::uint64_t, Other&) {
+        protocol_error("a frame that only an owner sends");
+    }
+
+    std::shared_ptr<serve_lane> lane_for(const wire::lane_offer& offer);
+    void answer(std::uint64_t id, const wire::acquire& m, const std::shared_ptr<serve_lane>& lane,
+                bool may_wait);
+    void answer_with_lease(wire::acquire_reply& reply, const wire::acquire& m,
+                           const serve_lane* lane, const slot& sl, std::uint64_t length);
+    void send(std::uint64_t id, wire::body body, frame_payload payload = {});
+    void protocol_error(const std::string& what);
+    void destroy_lanes_if_over();
+
+    services& s_;
+    owner& owner_;
+    std::shared_ptr<control_link> link_;
+    closed_handler on_closed_;
+    bool greeted_ = false;
+    bool open_ = true;
+    bool closing_ = false;
+    std::uint16_t version_ = 0;
+    node_id consumer_;
+    environment::timer_id handshake_timer_ = 0;
+    std::size_t leases_ = 0;
+    std::uint32_t newest_generation_ = 0;
+    std::map<std::uint32_t, std::shared_ptr<serve_lane>> lanes_;
+    std::unordered_map<std::uint64_t, std::uint32_t>
+        references_;  ///< by slot, held by the consumer
+};
+
+}  // namespace rvget::engine

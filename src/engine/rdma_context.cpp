@@ -1,0 +1,183 @@
+#include "engine/rdma_context.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+#include "route/choose.hpp"
+#include "route/retry.hpp"
+
+namespace rvget::engine {
+
+/// Entries of the shared reading queue where the device has that many: some 900 lanes at depth 16.
+constexpr std::uint32_t reading_entries = 16'384;
+constexpr std::uint32_t serving_entries = 16;
+
+rdma_context::rdma_context(const node_options& options) : options_(options) {
+    const auto plan = route::plan_retries(options.retry_window);
+    retry_.timeout_exponent = plan.timeout_exponent;
+    retry_.retry_count = plan.retry_count;
+    retry_.rnr_retry_count = plan.retry_count;
+    retry_window_ = plan.window;
+    pool_ = std::make_unique<pool>(nullptr, pool_options{});
+}
+
+std::shared_ptr<rdma_context> rdma_context::open(fabric::provider* provider,
+                                                 const node_options& options) {
+    auto context = std::make_shared<rdma_context>(options);
+    if (options.rdma_disabled) {
+        context->why_not_ = reason::kill_switch;
+        context->why_not_detail_ = "RDMA is switched off by configuration or RVGET_RDMA_DISABLE";
+        return context;
+    }
+    if (provider == nullptr) {
+        context->why_not_detail_ = "no RDMA provider is built in";
+        return context;
+    }
+    if (auto opened = context->open_device(*provider); !opened) {
+        context->device_.reset();
+        context->why_not_detail_ = opened.error().message();
+        log(log_level::info, "rdma=off reason=" + std::string(to_string(context->why_not_)) +
+                                 " cause=" + quoted(context->why_not_detail_));
+    }
+    return context;
+}
+
+result<void> rdma_context::open_device(fabric::provider& provider) {
+    auto listed = provider.list();
+    if (!listed) return listed.error();
+    const auto usable = [&](const route::device_facts& d) {
+        if (!options_.device.empty() && d.name != options_.device) return false;
+        return std::any_of(d.ports.begin(), d.ports.end(), [](const route::port_facts& p) {
+            return p.state == route::port_state::active && !p.gids.empty();
+        });
+    };
+    const auto found = std::find_if(listed.value().begin(), listed.value().end(), usable);
+    if (found == listed.value().end()) {
+        const auto& wished = options_.device;
+        return failure{device_errc::none,
+                       (wished.empty() ? "no RDMA device" : "no RDMA device named " + wished) +
+                           " with an active port and a GID; see `ibv_devinfo` and `rdma link`"};
+    }
+    auto opened = provider.open(found->name);
+    if (!opened) return opened.error();
+    device_ = std::move(opened.value());
+    const auto& facts = device_->facts();
+    const auto depth = [&](std::uint32_t most) {
+        return static_cast<std::uint8_t>(std::min<std::uint32_t>(most, options_.read_depth));
+    };
+    initiator_depth_ = depth(facts.max_read_depth_initiator);
+    responder_depth_ = depth(facts.max_read_depth_responder);
+
+    free_entries_ = std::min(reading_entries, facts.max_completion_entries);
+    auto reading = device_->create_completion_queue(free_entries_);
+    if (!reading) return reading.error();
+    reading_queue_ = std::move(reading.value());
+    auto serving = device_->create_completion_queue(serving_entries);
+    if (!serving) return serving.error();
+    serving_queue_ = std::move(serving.value());
+
+    pool_options po;
+    po.first_arena_bytes = options_.first_arena_bytes;
+    po.max_arena_bytes = options_.max_arena_bytes;
+    po.dedicated_bytes = std::min(po.dedicated_bytes, options_.max_arena_bytes);
+    po.budget_bytes = options_.registered_budget_bytes;
+    auto memory = std::make_unique<pool>(device_, po);
+    if (auto grown = memory->grow_for(1); !grown) {
+        // A device that takes no memory is no use; memlock is the usual cause and in the detail.
+        why_not_ =
+            grown.error().why == reason::registration ? reason::registration : grown.error().why;
+        return failure{device_errc::registration, grown.error().detail};
+    }
+    pool_ = std::move(memory);
+    return {};
+}
+
+result<local_port> rdma_context::choose_port(const std::string& own_address,
+                                             const std::string& peer_address) const {
+    const std::lock_guard lock(facts_mutex_);
+    if (auto r = device_->refresh(); !r) return r.error();
+    const auto& facts = device_->facts();
+    const auto choice = route::choose(std::span(&facts, 1), {own_address, peer_address});
+    const auto* winner = choice.winner();
+    if (winner == nullptr) return failure{device_errc::none, choice.refusal};
+    local_port port;
+    port.identity = {.port = winner->port,
+                     .gid = winner->entry.gid,
+                     .gid_index = winner->entry.index,
+                     .lid = winner->lid,
+                     .active_mtu = winner->active_mtu};
+    port.device = facts.name;
+    port.gid = winner->entry.gid.to_string();
+    for (const auto& p : facts.ports)
+        if (p.number == winner->port) port.max_message_bytes = p.max_message_bytes;
+    return port;
+}
+
+result<std::uint32_t> rdma_context::gid_index_of(const fabric::port_identity& identity) const {
+    const std::lock_guard lock(facts_mutex_);
+    if (auto r = device_->refresh(); !r) return r.error();
+    for (const auto& p : device_->facts().ports)
+        if (p.number == identity.port)
+            for (const auto& entry : p.gids)
+                if (entry.gid == identity.gid) return entry.index;
+    return failure{device_errc::query_failed,
+                   "device " + device_->facts().name + " port " + std::to_string(identity.port) +
+                       " has no GID " + identity.gid.to_string() +
+                       " any more: the address was removed from its netdev"};
+}
+
+bool rdma_context::reserve_entries(std::uint32_t entries) noexcept {
+    if (entries > free_entries_) return false;
+    free_entries_ -= entries;
+    return true;
+}
+
+void rdma_context::return_entries(std::uint32_t entries) noexcept { free_entries_ += entries; }
+
+void rdma_context::attach(std::uint32_t queue_pair_number, completion_sink& sink) {
+    sinks_[queue_pair_number] = &sink;
+}
+
+void rdma_context::detach(std::uint32_t queue_pair_number) { sinks_.erase(queue_pair_number); }
+
+void rdma_context::lane_gone() {
+    if (--lanes_ != 0) return;
+    for (auto& f : std::exchange(no_lanes_, {})) f();
+}
+
+void rdma_context::when_no_lanes(unique_function<void()> f) {
+    if (lanes_ == 0)
+        f();
+    else
+        no_lanes_.push_back(std::move(f));
+}
+
+std::size_t rdma_context::poll() {
+    std::size_t total = 0;
+    for (;;) {
+        auto n = reading_queue_->poll(batch_);
+        if (!n) {
+            log(log_level::error, "completion_queue=lost cause=" + quoted(n.error().message()));
+            return total;
+        }
+        total += n.value();
+        for (std::size_t i = 0; i < n.value(); ++i) {
+            // A handler may detach any lane: look each one up as it comes.
+            const auto it = sinks_.find(batch_[i].queue_pair_number);
+            if (it != sinks_.end()) it->second->on_completion(batch_[i]);
+        }
+        if (n.value() < batch_.size()) return total;
+    }
+}
+
+void rdma_context::arm() {
+    if (auto r = reading_queue_->arm(); !r)
+        log(log_level::error, "completion_queue=not_armed cause=" + quoted(r.error().message()));
+}
+
+int rdma_context::event_descriptor() const { return reading_queue_->event_descriptor(); }
+
+void rdma_context::consume_events() { reading_queue_->consume_events(); }
+
+}  // namespace rvget::engine

@@ -1,0 +1,120 @@
+#pragma once
+// The node's RDMA side: one opened device, its completion queues and its registered pool, or the
+// reason why there is none. Shared by everything that wires or uses queue pairs.
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <rvget/config.hpp>
+#include <rvget/error.hpp>
+#include <rvget/path.hpp>
+
+#include "engine/environment.hpp"
+#include "engine/memory.hpp"
+#include "fabric/fabric.hpp"
+
+namespace rvget::engine {
+
+/// Takes the completions of one queue pair; on the strand.
+class completion_sink {
+public:
+    virtual void on_completion(const fabric::completion& c) = 0;
+
+protected:
+    ~completion_sink() = default;
+};
+
+/// A local port and GID picked for one peer, with what the report shows of it.
+struct local_port {
+    fabric::port_identity identity;
+    std::uint32_t max_message_bytes = 0;
+    std::string device;
+    std::string gid;
+};
+
+class rdma_context final : public completion_source {
+public:
+    /// Opens the device and registers the first arena. Blocking; before the node starts.
+    /// Never fails: without a device (or with RDMA switched off) the context says why.
+    static std::shared_ptr<rdma_context> open(fabric::provider* provider,
+                                              const node_options& options);
+    explicit rdma_context(const node_options& options);
+
+    [[nodiscard]] bool usable() const noexcept { return device_ != nullptr; }
+    /// Valid where not usable: `not_configured`, `kill_switch` or `registration`, and the sentence.
+    [[nodiscard]] reason why_not() const noexcept { return why_not_; }
+    [[nodiscard]] const std::string& why_not_detail() const noexcept { return why_not_detail_; }
+
+    [[nodiscard]] const std::shared_ptr<fabric::device>& device() const noexcept { return device_; }
+    [[nodiscard]] pool& memory() noexcept { return *pool_; }
+
+    /// The port and GID to speak to a peer from, by the addresses of the control connection.
+    /// Queries the device's tables anew: they change without an event. Blocking (milliseconds).
+    [[nodiscard]] result<local_port> choose_port(const std::string& own_address,
+                                                 const std::string& peer_address) const;
+
+    /// Where that GID stands in the port's table at this moment. Blocking (milliseconds).
+    [[nodiscard]] result<std::uint32_t> gid_index_of(const fabric::port_identity& identity) const;
+
+    [[nodiscard]] std::uint8_t initiator_depth() const noexcept { return initiator_depth_; }
+    [[nodiscard]] std::uint8_t responder_depth() const noexcept { return responder_depth_; }
+    [[nodiscard]] const fabric::retry_parameters& retry() const noexcept { return retry_; }
+    /// What the retry parameters amount to; no READ is posted that could outlive its lease by it.
+    [[nodiscard]] duration retry_window() const noexcept { return retry_window_; }
+
+    /// Reading ends share one completion queue. Room in it is counted: every work request that may
+    /// be posted has its entry. False where it is full.
+    bool reserve_entries(std::uint32_t entries) noexcept;
+    void return_entries(std::uint32_t entries) noexcept;
+    [[nodiscard]] const std::shared_ptr<fabric::completion_queue>& reading_queue() const noexcept {
+        return reading_queue_;
+    }
+    /// The owner's ends post nothing in fence mode; they share a small queue that stays empty.
+    [[nodiscard]] const std::shared_ptr<fabric::completion_queue>& serving_queue() const noexcept {
+        return serving_queue_;
+    }
+    void attach(std::uint32_t queue_pair_number, completion_sink& sink);
+    void detach(std::uint32_t queue_pair_number);
+    /// Queue pairs of both kinds that exist or are being made, for an orderly end.
+    void lane_born() noexcept { ++lanes_; }
+    void lane_gone();
+    void when_no_lanes(unique_function<void()> f);
+    /// Work requests outstanding on attached queue pairs (kept by those who post).
+    void posted(std::uint32_t requests) noexcept { outstanding_ += requests; }
+    void retired(std::uint32_t requests) noexcept { outstanding_ -= requests; }
+
+    // completion_source
+    std::size_t poll() override;
+    void arm() override;
+    [[nodiscard]] int event_descriptor() const override;
+    void consume_events() override;
+    [[nodiscard]] bool expects_completions() const override { return outstanding_ > 0; }
+
+private:
+    result<void> open_device(fabric::provider& provider);
+
+    const node_options& options_;
+    mutable std::mutex facts_mutex_;  ///< refresh() and facts(), which workers share
+    reason why_not_ = reason::not_configured;
+    std::string why_not_detail_;
+    std::shared_ptr<fabric::device> device_;
+    std::unique_ptr<pool> pool_;
+    std::shared_ptr<fabric::completion_queue> reading_queue_;
+    std::shared_ptr<fabric::completion_queue> serving_queue_;
+    fabric::retry_parameters retry_;
+    duration retry_window_{0};
+    std::uint8_t initiator_depth_ = 0;
+    std::uint8_t responder_depth_ = 0;
+    std::uint32_t free_entries_ = 0;
+    std::uint64_t outstanding_ = 0;
+    std::size_t lanes_ = 0;
+    std::vector<unique_function<void()>> no_lanes_;
+    std::unordered_map<std::uint32_t, completion_sink*> sinks_;
+    std::array<fabric::completion, 64> batch_;
+};
+
+}  // namespace rvget::engine

@@ -1,0 +1,371 @@
+#include "engine/read_lane.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace rvget::engine {
+
+struct read_lane::wiring {
+    std::string own_address;
+    std::string peer_address;
+    local_port port;
+    std::unique_ptr<fabric::queue_pair> queue_pair;
+    failure error;
+};
+
+read_lane::read_lane(services& s, std::uint32_t generation, failed_handler on_failed)
+    : s_(s), generation_(generation), on_failed_(std::move(on_failed)) {}
+
+read_lane::~read_lane() = default;
+
+void read_lane::make(const std::string& own_address, const std::string& peer_address,
+                     unique_function<void()> ready) {
+    self_ = shared_from_this();
+    s_.rdma.lane_born();
+    const std::uint32_t entries = s_.options.read_depth + 1U;  // one more for the marker
+    if (!s_.rdma.reserve_entries(entries)) {
+        fail(reason::no_route, {device_errc::resource,
+                                "the completion queue has no room for one more queue pair; lower "
+                                "read_depth or the number of owners spoken to at once"});
+        return;
+    }
+    reserved_entries_ = entries;
+    auto w = std::make_shared<wiring>();
+    w->own_address = own_address;
+    w->peer_address = peer_address;
+    busy_on_worker_ = true;
+    s_.env.offload(
+        [w, &rdma = s_.rdma, entries] {
+            auto port = rdma.choose_port(w->own_address, w->peer_address);
+            if (!port) {
+                w->error = port.error();
+                return;
+            }
+            w->port = std::move(port.value());
+            fabric::queue_pair_options qo;
+            qo.send_requests = entries;
+            auto made =
+                rdma.device()->create_queue_pair(rdma.reading_queue(), w->port.identity.port, qo);
+            if (!made) {
+                w->error = made.error();
+                return;
+            }
+            w->queue_pair = std::move(made.value());
+            // Nobody reads from or writes to the consumer: no remote right at all.
+            if (auto r = w->queue_pair->to_init(fabric::access::none); !r) w->error = r.error();
+        },
+        [self = self_, w, ready = std::move(ready)]() mutable { self->made(w, std::move(ready)); });
+}
+
+void read_lane::made(const std::shared_ptr<wiring>& w, unique_function<void()> ready) {
+    busy_on_worker_ = false;
+    port_ = w->port;
+    queue_pair_ = std::move(w->queue_pair);
+    if (queue_pair_) {
+        s_.rdma.attach(queue_pair_->number(), *this);
+        facts_.number = queue_pair_->number();
+        facts_.starting_psn = static_cast<std::uint32_t>(s_.env.random()) & 0xffffffU;
+        facts_.gid = port_.identity.gid.bytes;
+        facts_.lid = port_.identity.lid;
+        facts_.path_mtu = port_.identity.active_mtu;
+        facts_.read_depth = s_.rdma.initiator_depth();
+    }
+    if (state_ == state::draining) {  // given up meanwhile
+        start_draining();
+        return;
+    }
+    if (w->error.code) {
+        fail(reason::no_route, w->error);
+        return;
+    }
+    ++s_.stats.lanes_made;
+    state_ = state::offered;
+    if (retiring_)
+        retire();
+    else
+        ready();
+}
+
+void read_lane::connect(const wire::queue_pair_facts& owner) {
+    if (state_ != state::offered || owner_known_) return;
+    owner_known_ = true;
+    owner_ = owner;
+    path_mtu_ = std::min(facts_.path_mtu, owner.path_mtu);
+    const auto depth = std::min(s_.rdma.initiator_depth(), owner.read_depth);
+    if (depth == 0) {
+        // A READ with depth 0 on either end never completes or is refused; say so before it hangs.
+        fail(reason::no_route, {device_errc::transition_failed,
+                                "the owner's device answers no READs (READ depth 0)"});
+        return;
+    }
+    depth_ = std::min<std::uint32_t>(depth, s_.options.read_depth);
+    state_ = state::connecting;
+
+    fabric::receive_parameters rp;
+    rp.peer = owner;
+    rp.path_mtu = path_mtu_;
+    rp.min_rnr_timer = s_.rdma.retry().min_rnr_timer;
+    fabric::send_parameters sp;
+    sp.starting_psn = facts_.starting_psn;
+    sp.initiator_depth = depth;
+    sp.retry = s_.rdma.retry();
+
+    auto error = std::make_shared<failure>();
+    busy_on_worker_ = true;
+    s_.env.offload(
+        [error, rp, sp, qp = queue_pair_.get(), &rdma = s_.rdma,
+         identity = port_.identity]() mutable {
+            // The index is where the GID stands now, not where it stood when it was offered.
+            auto index = rdma.gid_index_of(identity);
+            if (!index) {
+                *error = index.error();
+                return;
+            }
+            rp.gid_index = index.value();
+            if (auto r = qp->to_ready_to_receive(rp); !r)
+                *error = r.error();
+            else if (auto t = qp->to_ready_to_send(sp); !t)
+                *error = t.error();
+        },
+        [self = shared_from_this(), error] { self->connected(*error); });
+}
+
+void read_lane::connected(const failure& f) {
+    busy_on_worker_ = false;
+    if (state_ == state::draining) {
+        start_draining();
+        return;
+    }
+    if (f.code) {
+        fail(reason::no_route, f);
+        return;
+    }
+    state_ = state::up;
+    pump();
+    if (retiring_) retire();
+}
+
+void read_lane::submit(std::shared_ptr<read_job> job) {
+    if (state_ == state::draining || state_ == state::closed) {
+        s_.env.post([self = shared_from_this(), job] {
+            self->end(job, read_job::outcome::failed, self->failure_);
+        });
+        return;
+    }
+    waiting_.push_back(std::move(job));
+    if (state_ == state::up) pump();
+}
+
+void read_lane::extend(read_job& job, time_point lease_end) {
+    job.lease_end = std::max(job.lease_end, lease_end);
+    if (state_ == state::up) pump();
+}
+
+void read_lane::stop(const std::shared_ptr<read_job>& job) {
+    if (job->over) return;
+    job->stopping = true;
+    std::erase(waiting_, job);
+    settle(*job);
+    if (job->outstanding == 0 && !job->over)
+        s_.env.post(
+            [self = shared_from_this(), job] { self->end(job, read_job::outcome::stopped, {}); });
+    if (retiring_) retire();
+}
+
+void read_lane::pump() {
+    while (post_batch()) {
+    }
+}
+
+/// Posts one piece of each waiting job in turn, up to the READ depth, with one doorbell.
+bool read_lane::post_batch() {
+    constexpr std::size_t most = 64;
+    std::array<fabric::read_request, most> requests;
+    std::array<std::shared_ptr<read_job>, most> jobs;
+    const auto now = s_.env.now();
+    const auto piece_limit =
+        std::min<std::uint64_t>(s_.options.read_piece_bytes, port_.max_message_bytes);
+    std::size_t n = 0;
+    std::size_t skipped = 0;  // consecutive jobs whose lease is too short for one more READ
+    while (n < most && posted_.size() + n < depth_ && !waiting_.empty() &&
+           skipped < waiting_.size()) {
+        auto job = std::move(waiting_.front());
+        waiting_.pop_front();
+        if (now + s_.rdma.retry_window() > job->lease_end) {
+            waiting_.push_back(std::move(job));
+            ++skipped;
+            continue;
+        }
+        skipped = 0;
+        const auto piece = static_cast<std::uint32_t>(
+            std::min<std::uint64_t>(job->bytes - job->posted, piece_limit));
+        requests[n] = {.id = next_id_ + n,
+                       .local = job->local + job->posted,
+                       .local_key = job->local_key,
+                       .remote_address = job->remote_address + job->posted,
+                       .remote_key = job->remote_key,
+                       .bytes = piece,
+                       .signalled = false};
+        job->posted += piece;
+        jobs[n] = job;
+        ++n;
+        if (job->posted < job->bytes) waiting_.push_back(std::move(job));
+    }
+    if (n == 0) return false;
+
+    // One signalled request in every half depth, so that the queue is refilled before it is empty.
+    const std::size_t stride = std::max<std::size_t>(1, depth_ / 2);
+    for (std::size_t i = 0; i < n; ++i)
+        requests[i].signalled = i + 1 == n || (next_id_ + i) % stride == 0;
+    if (auto r = queue_pair_->post_reads(std::span(requests.data(), n)); !r) {
+        // None was posted: jobs that were taken off the list go back, to end with the lane.
+        for (std::size_t i = 0; i < n; ++i)
+            if (std::find(waiting_.begin(), waiting_.end(), jobs[i]) == waiting_.end())
+                waiting_.push_back(std::move(jobs[i]));
+        fail(reason::get_failed, r.error());
+        return false;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+        ++jobs[i]->outstanding;
+        posted_.push_back({next_id_ + i, std::move(jobs[i]), requests[i].bytes});
+    }
+    next_id_ += n;
+    s_.rdma.posted(static_cast<std::uint32_t>(n));
+    s_.env.expect_completions();
+    return true;
+}
+
+void read_lane::on_completion(const fabric::completion& c) {
+    if (marker_posted_ && c.id == marker_id_) {
+        // Everything before the marker is done with its memory; nothing more is delivered.
+        s_.rdma.retired(1);
+        drained();
+        return;
+    }
+    if (state_ == state::draining) return;  // the marker settles the rest
+    if (c.status == fabric::completion_status::success) {
+        credit_through(c.id);
+        if (state_ == state::up) pump();
+        if (retiring_) retire();
+        return;
+    }
+    fail(reason::get_failed,
+         {connection_errc::queue_pair,
+          "READ ended with \"" + std::string(to_string(c.status)) + "\" (vendor error " +
+              std::to_string(c.vendor_error) + ") on " + describe() +
+              "; run `rvget doctor` on both hosts and test the path between them"});
+}
+
+/// RC completes a send queue in order: what stands before a success is done as well.
+void read_lane::credit_through(std::uint64_t id) {
+    while (!posted_.empty() && posted_.front().id <= id) {
+        auto request = std::move(posted_.front());
+        posted_.pop_front();
+        s_.rdma.retired(1);
+        --request.job->outstanding;
+        request.job->arrived += request.bytes;
+        settle(*request.job);
+        if (!request.job->over && request.job->outstanding == 0) {
+            if (request.job->arrived == request.job->bytes)
+                end(request.job, read_job::outcome::done, {});
+            else if (request.job->stopping)
+                end(request.job, read_job::outcome::stopped, {});
+        }
+    }
+}
+
+void read_lane::settle(read_job& job) {
+    // All bytes are here although the job was told to stop: they are good.
+    if (job.arrived == job.bytes) job.stopping = false;
+}
+
+void read_lane::end(const std::shared_ptr<read_job>& job, read_job::outcome o, const failure& f) {
+    if (std::exchange(job->over, true)) return;
+    auto finished = std::move(job->finished);
+    finished(o, f);
+}
+
+void read_lane::fail(reason why, const failure& f) {
+    if (state_ == state::draining || state_ == state::closed) return;
+    state_ = state::draining;
+    failed_reason_ = why;
+    failure_ = f;
+    if (!retiring_) {
+        ++s_.stats.lanes_failed;
+        log(log_level::warning, "lane=" + std::to_string(generation_) + " state=failed reason=" +
+                                    std::string(to_string(why)) + " cause=\"" + f.message() + "\"");
+    }
+    if (on_failed_) std::exchange(on_failed_, nullptr)(why, failure_);
+    if (!busy_on_worker_) start_draining();
+}
+
+void read_lane::start_draining() {
+    if (!queue_pair_) {
+        drained();
+        return;
+    }
+    if (auto r = queue_pair_->to_error(); !r)
+        log(log_level::warning, "lane=" + std::to_string(generation_) +
+                                    " action=to_error cause=\"" + r.error().message() + "\"");
+    if (posted_.empty()) {
+        drained();
+        return;
+    }
+    marker_id_ = next_id_++;
+    if (auto r = queue_pair_->post_marker(marker_id_); !r) {
+        // Without a marker nothing proves that the NIC is done: the destinations stay parked and
+        // the queue pair is leaked, never freed under a NIC.
+        ++s_.stats.lanes_leaked;
+        log(log_level::error, "lane=" + std::to_string(generation_) +
+                                  " action=leak cause=\"cannot prove the queue pair quiet: " +
+                                  r.error().message() + "\"");
+        return;
+    }
+    marker_posted_ = true;
+    s_.rdma.posted(1);
+    s_.env.expect_completions();
+}
+
+void read_lane::drained() {
+    state_ = state::closed;
+    s_.rdma.retired(static_cast<std::uint32_t>(posted_.size()));
+    auto posted = std::exchange(posted_, {});
+    auto waiting = std::exchange(waiting_, {});
+    for (auto& request : posted) request.job->outstanding = 0;
+    for (auto& request : posted) end(request.job, read_job::outcome::failed, failure_);
+    for (auto& job : waiting) end(job, read_job::outcome::failed, failure_);
+    destroy();
+}
+
+void read_lane::destroy() {
+    if (reserved_entries_ != 0) s_.rdma.return_entries(std::exchange(reserved_entries_, 0));
+    if (!queue_pair_) {
+        s_.env.post([self = std::exchange(self_, nullptr)] { self->s_.rdma.lane_gone(); });
+        return;
+    }
+    s_.rdma.detach(queue_pair_->number());
+    // Destroying may block in the kernel; nothing is posted any more, so it is safe elsewhere.
+    auto doomed = std::make_shared<std::unique_ptr<fabric::queue_pair>>(std::move(queue_pair_));
+    s_.env.offload([doomed] { doomed->reset(); },
+                   [self = std::exchange(self_, nullptr)] { self->s_.rdma.lane_gone(); });
+}
+
+void read_lane::retire() {
+    retiring_ = true;
+    if (state_ == state::draining || state_ == state::closed) return;
+    if (busy_on_worker_ || !waiting_.empty() || !posted_.empty()) return;
+    fail(reason::get_failed, {node_errc::stopped, "the connection to the owner was closed"});
+}
+
+std::string read_lane::describe() const {
+    return "device " + port_.device + " port " + std::to_string(port_.identity.port) + " GID " +
+           port_.gid + " to GID " + route::gid{owner_.gid}.to_string() + ", path MTU " +
+           std::to_string(path_mtu_) + " (here " + std::to_string(facts_.path_mtu) + ", owner " +
+           std::to_string(owner_.path_mtu) + "), queue pairs " + std::to_string(facts_.number) +
+           " and " + std::to_string(owner_.number);
+}
+
+}  // namespace rvget::engine

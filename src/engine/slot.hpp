@@ -1,0 +1,35 @@
+#pragma once
+// Staged bytes: where they are, who refers to them.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <rvget/path.hpp>
+#include <rvget/transfer.hpp>
+
+#include "engine/memory.hpp"
+
+namespace rvget::engine {
+
+/// The memory of one slot. Shared: a chunk on its way to a socket holds it beyond the slot's end.
+struct slot_memory {
+    pinned_block block;                  ///< in the registered pool, or
+    buffer plain;                        ///< in plain memory, or
+    std::shared_ptr<const void> region;  ///< in a region that the caller registered
+    std::span<const std::byte> bytes;
+    std::uint32_t remote_key = 0;  ///< valid where pinned
+    bool pinned = false;
+    reason why_plain = reason::ok;  ///< where not pinned: why
+    std::string why_plain_detail;
+};
+
+struct slot {
+    std::uint64_t id = 0;
+    std::shared_ptr<const slot_memory> memory;
+    std::uint32_t references = 1;  ///< the owner's own
+    std::uint32_t leases = 0;      ///< active ones
+};
+
+}  // namespace rvget::engine

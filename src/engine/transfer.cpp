@@ -1,0 +1,505 @@
+#include "engine/transfer.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/plain_memory.hpp"
+
+namespace rvget::engine {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t copy_step = std::uint64_t{1} << 20;
+
+transfer::transfer(services& s, region_table& regions, transfer_request request, answered done)
+    : s_(s), regions_(regions), request_(request), done_(std::move(done)) {}
+
+transfer::~transfer() = default;
+
+void transfer::start() {
+    self_ = shared_from_this();
+    phase_began_ = s_.env.now();
+    ++s_.stats.gets_started;
+    if (request_.kind == destination_kind::into) {
+        if (!regions_.take(request_.into))
+            return fail({request_errc::buffer_busy,
+                         "part of the destination is still being filled by another get; await its "
+                         "answer, or its quiet after a cancel or deadline"});
+        taken_ = true;
+    }
+    deadline_timer_ = s_.env.at(request_.deadline, [self = shared_from_this()] {
+        self->deadline_timer_ = 0;
+        self->abandon({request_errc::deadline_exceeded,
+                       "the get did not end inside its deadline; the path so far: " +
+                           std::string(to_string(self->report_.path))});
+    });
+}
+
+void transfer::connected(const failure& f, std::shared_ptr<consumer_connection> connection) {
+    if (answered_) return;
+    if (f.code) return fail(f);
+    connection_ = std::move(connection);
+    acquire();
+}
+
+// ---- acquire
+
+void transfer::acquire() {
+    if (answered_) return;
+    wire::acquire m;
+    auto why = reason::ok;
+    std::string detail;
+    if (fallback_) {
+        why = no_offer_;
+        detail = fallback_->message();
+    } else if (request_.policy == path_policy::never) {
+        why = reason::policy;
+    } else {
+        auto lane = connection_->lane_for_get([self = shared_from_this()] { self->acquire(); });
+        if (lane.wait) return;
+        why = lane.why;
+        detail = std::move(lane.detail);
+        lane_ = std::move(lane.lane);
+    }
+    if (lane_ && !fallback_) {
+        m.offer = wire::lane_offer{.generation = lane_->generation()};
+        if (!lane_->owner_known()) m.offer->facts = lane_->facts();
+    } else if (request_.policy == path_policy::require) {
+        return fail({request_errc::path_not_available,
+                     "policy is require and RDMA cannot run here: " + std::string(to_string(why)) +
+                         (detail.empty() ? "" : " (" + detail + ")") + "; run `rvget doctor`"});
+    }
+    no_offer_ = why;
+    report_.reason = why;
+    report_.detail = detail;
+    const auto now = s_.env.now();
+    m.slot = request_.slot;
+    m.offset = request_.offset;
+    m.length = request_.length;
+    m.deadline_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(
+        duration_cast<milliseconds>(request_.deadline - now).count() + 1, 1, 0xffffffff));
+    m.force = request_.policy == path_policy::require;
+    m.no_offer_reason = why;
+    m.detaches = connection_->take_ended_leases();
+    const bool offered = m.offer.has_value();
+    if (fallback_) ++s_.stats.acquires_without_offer_after_rdma;
+    connection_->request(
+        std::move(m), [self = shared_from_this(), now, offered](
+                          const failure& f, wire::body* body, std::span<const std::byte> payload) {
+            self->acquired(f, body, payload, now, offered);
+        });
+}
+
+void transfer::acquired(const failure& f, wire::body* body, std::span<const std::byte> payload,
+                        time_point sent, bool offered) {
+    if (f.code) return fail(f);
+    auto* reply = std::get_if<wire::acquire_reply>(body);
+    if (reply == nullptr)
+        return fail(
+            {connection_errc::protocol, "an acquire was answered by another kind of frame"});
+    connection_->learn_owner_end(*reply);
+    if (answered_) {  // nobody waits any more; the lease goes back unused
+        lease_ = reply->lease;
+        return succeed();
+    }
+    report_.acquire += s_.env.now() - phase_began_;
+    phase_began_ = s_.env.now();
+    report_.slot_bytes = reply->slot_bytes;
+    report_.bytes = range_bytes_ = reply->range_bytes;
+    if (offered) {
+        report_.reason = reply->why;
+        report_.detail = reply->detail;
+    }
+    if (range_bytes_ > request_.length || request_.kind == destination_kind::into) {
+        const bool fits =
+            range_bytes_ <= request_.length &&
+            (request_.kind != destination_kind::into || range_bytes_ <= request_.into.size());
+        if (!fits) {
+            lease_ = reply->lease;
+            end_lease();
+            return fail(
+                {request_errc::invalid_argument, "the range has " + std::to_string(range_bytes_) +
+                                                     " bytes and the destination has room for " +
+                                                     std::to_string(request_.into.size())});
+        }
+    }
+    switch (reply->answer) {
+        case wire::answer::rdma:
+            if (!offered)
+                return fail({connection_errc::protocol,
+                             "the owner answered RDMA to a request without an offer"});
+            return begin_read(*reply, sent);
+        case wire::answer::chunked:
+            return begin_pull(*reply, sent);
+        case wire::answer::inline_answer:
+            return take_inline(*reply, payload);
+        case wire::answer::busy:
+            return answered_busy(*reply);
+        default:
+            return fail(refusal(*reply));
+    }
+}
+
+failure transfer::refusal(const wire::acquire_reply& reply) const {
+    const auto why =
+        std::string(to_string(reply.why)) + (reply.detail.empty() ? "" : " (" + reply.detail + ")");
+    switch (reply.answer) {
+        case wire::answer::not_found:
+            return {request_errc::not_found,
+                    "the owner has no such slot: it was never staged or has been released"};
+        case wire::answer::out_of_range:
+            return {request_errc::out_of_range, "offset " + std::to_string(request_.offset) +
+                                                    " is past the end of the slot (" +
+                                                    std::to_string(reply.slot_bytes) + " bytes)"};
+        case wire::answer::not_pinned:
+            return {request_errc::not_pinned,
+                    "policy is require and the owner holds the slot in "
+                    "plain memory: " +
+                        why};
+        default:
+            if (reply.why == reason::draining)
+                return {request_errc::refused, "the owner is shutting down; get from another one"};
+            return {request_errc::path_not_available,
+                    "policy is require and the owner cannot serve RDMA: " + why};
+    }
+}
+
+void transfer::answered_busy(const wire::acquire_reply& reply) {
+    const auto again =
+        s_.env.now() + milliseconds(std::max<std::uint32_t>(1, reply.retry_after_ms));
+    if (again >= request_.deadline)
+        return fail({request_errc::busy, "the owner is out of budget; try again in " +
+                                             std::to_string(reply.retry_after_ms) + " ms"});
+    busy_timer_ = s_.env.at(again, [self = shared_from_this()] {
+        self->busy_timer_ = 0;
+        self->phase_began_ = self->s_.env.now();
+        self->acquire();
+    });
+}
+
+void transfer::take_inline(const wire::acquire_reply& reply, std::span<const std::byte> payload) {
+    report_.path = path::inline_answer;
+    if (payload.size() != reply.range_bytes)
+        return fail({connection_errc::protocol, "an inline answer of another length than it says"});
+    if (!prepare_plain(payload.size())) return;
+    if (!payload.empty()) std::memcpy(target_.data(), payload.data(), payload.size());
+    report_.copied_bytes += payload.size();
+    s_.stats.bytes_copied += payload.size();
+    succeed();
+}
+
+// ---- the lease
+
+void transfer::hold_lease(std::uint64_t lease, time_point sent, milliseconds granted) {
+    lease_ = lease;
+    // Counted from sending the request, so that no estimate of the round trip is needed.
+    lease_end_ = sent + granted;
+    grant_ = granted;
+    s_.env.cancel(lease_timer_);
+    lease_timer_ = s_.env.at(sent + granted / 2, [self = shared_from_this()] {
+        self->lease_timer_ = 0;
+        self->renew();
+    });
+}
+
+void transfer::renew() {
+    if (answered_ || lease_ == 0) return;
+    lease_timer_ = s_.env.at(lease_end_, [self = shared_from_this()] {
+        self->lease_timer_ = 0;
+        self->lease_ran_out();
+    });
+    const auto now = s_.env.now();
+    connection_->request(wire::renew{lease_},
+                         [self = shared_from_this(), now](const failure& f, wire::body* body,
+                                                          std::span<const std::byte>) {
+                             self->renewed(f, body, now);
+                         });
+}
+
+void transfer::renewed(const failure& f, wire::body* body, time_point sent) {
+    if (f.code || answered_ || lease_ == 0) return;
+    const auto* reply = std::get_if<wire::renew_reply>(body);
+    if (reply == nullptr || !reply->granted) return;  // the lease still runs to its end
+    hold_lease(lease_, sent, milliseconds(reply->duration_ms));
+    if (job_) lane_->extend(*job_, lease_end_);
+}
+
+void transfer::lease_ran_out() {
+    if (answered_) return;
+    lease_lost_ = true;
+    if (job_) lane_->stop(job_);
+    // The chunked path hears it from the owner, which knows best whether it still serves.
+}
+
+void transfer::end_lease() {
+    s_.env.cancel(std::exchange(lease_timer_, 0));
+    if (lease_ != 0) connection_->end_lease(std::exchange(lease_, 0));
+}
+
+// ---- RDMA
+
+void transfer::begin_read(const wire::acquire_reply& reply, time_point sent) {
+    report_.path = path::rdma;
+    hold_lease(reply.lease, sent, milliseconds(reply.duration_ms));
+    auto d = reply.descriptor
+                 ? wire::decode_descriptor(*reply.descriptor)
+                 : result<wire::descriptor>(failure{connection_errc::protocol, "no descriptor"});
+    if (d && (d->length != range_bytes_ || d->lease != lease_))
+        d = failure{connection_errc::protocol, "the descriptor is for another range or lease"};
+    if (!d) return fall_back(reason::decode_error, d.error());
+    descriptor_ = std::move(d.value());
+    if (descriptor_->generation != lane_->generation() || !lane_->owner_known())
+        return fall_back(reason::decode_error,
+                         {connection_errc::protocol, "the descriptor is for another queue pair"});
+    if (prepare_read()) submit_read();
+}
+
+bool transfer::prepare_read() {
+    if (request_.kind == destination_kind::into) {
+        region_ = regions_.find(request_.into.first(range_bytes_));
+        if (region_) return true;
+    }
+    auto block = s_.rdma.memory().allocate(range_bytes_);
+    if (block) {
+        block_ = std::move(*block);
+        return true;
+    }
+    if (block.error().why != reason::pool_exhausted || grown_) {
+        pool_refused(block.error());
+        return false;
+    }
+    // Registering one more arena takes milliseconds: not on the strand.
+    grown_ = true;
+    auto grown = std::make_shared<boost::system::result<void, pool::refusal>>();
+    s_.env.offload([grown, bytes = range_bytes_,
+                    &memory = s_.rdma.memory()] { *grown = memory.grow_for(bytes); },
+                   [self = shared_from_this(), grown] {
+                       if (self->answered_) return;
+                       if (!*grown) return self->pool_refused(grown->error());
+                       if (self->prepare_read()) self->submit_read();
+                   });
+    return false;
+}
+
+/// For a consumer a budget that is used up is a pool that is exhausted.
+void transfer::pool_refused(const pool::refusal& r) {
+    fall_back(r.why == reason::budget ? reason::pool_exhausted : r.why,
+              {device_errc::registration, r.detail});
+}
+
+void transfer::submit_read() {
+    job_ = std::make_shared<read_job>();
+    job_->local = region_ ? request_.into.data() : block_.bytes().data();
+    job_->local_key = region_ ? region_->local_key() : block_.local_key();
+    job_->remote_address = descriptor_->address;
+    job_->remote_key = descriptor_->keys.front().remote_key;
+    job_->bytes = range_bytes_;
+    job_->lease_end = lease_end_;
+    job_->finished = [self = shared_from_this()](read_job::outcome o, const failure& f) {
+        self->read_ended(o, f);
+    };
+    const auto& port = lane_->port();
+    report_.device = port.device;
+    report_.port = port.identity.port;
+    report_.gid = port.gid;
+    report_.path_mtu = lane_->path_mtu();
+    lane_->submit(job_);
+}
+
+/// The NIC is done with the destination, one way or the other; only now does the lease end.
+void transfer::read_ended(read_job::outcome o, const failure& f) {
+    job_.reset();
+    end_lease();
+    if (o == read_job::outcome::done) connection_->lane_worked();
+    if (answered_) return succeed();
+    if (o == read_job::outcome::done) {
+        report_.transfer += s_.env.now() - phase_began_;
+        phase_began_ = s_.env.now();
+        return copy_out();
+    }
+    if (lease_lost_ || o == read_job::outcome::stopped)
+        return fall_back(reason::lease_lost,
+                         {lease_errc::lost, "the lease ended before all bytes had arrived"});
+    fall_back(f.code.category() == lease_category()    ? reason::lease_lost
+              : f.code.category() == device_category() ? reason::no_route
+                                                       : reason::get_failed,
+              f);
+}
+
+/// A get into plain memory, or one that returns it, takes its bytes out of the registered block.
+void transfer::copy_out() {
+    if (region_ || request_.kind == destination_kind::pinned) return succeed();
+    if (prepare_plain(range_bytes_)) copy_more(0);
+}
+
+/// In steps, so that a large copy holds up nobody else's get, and none goes on after an answer:
+/// plain memory is the caller's again at that moment.
+void transfer::copy_more(std::uint64_t copied) {
+    if (answered_) return;
+    const auto bytes = std::min<std::uint64_t>(copy_step, range_bytes_ - copied);
+    std::memcpy(target_.data() + copied, block_.bytes().data() + copied, bytes);
+    copied += bytes;
+    report_.copied_bytes += bytes;
+    s_.stats.bytes_copied += bytes;
+    if (copied < range_bytes_)
+        return s_.env.post([self = shared_from_this(), copied] { self->copy_more(copied); });
+    report_.copy = s_.env.now() - phase_began_;
+    succeed();
+}
+
+void transfer::fall_back(reason why, const failure& f) {
+    end_lease();
+    block_ = {};
+    region_.reset();
+    lane_.reset();
+    if (request_.policy == path_policy::require)
+        return fail({f.code, "policy is require and RDMA failed (" + std::string(to_string(why)) +
+                                 "): " + f.message()});
+    fallback_ = f;
+    no_offer_ = why;
+    phase_began_ = s_.env.now();
+    acquire();
+}
+
+// ---- chunks
+
+bool transfer::prepare_plain(std::uint64_t bytes) {
+    if (request_.kind == destination_kind::into) {
+        target_ = request_.into.first(bytes);
+        return true;
+    }
+    if (request_.kind == destination_kind::pinned && s_.rdma.usable() && bytes > 0) {
+        if (auto block = s_.rdma.memory().allocate(bytes)) {
+            block_ = std::move(*block);
+            target_ = block_.bytes();
+            return true;
+        }
+    }
+    plain_ = allocate_plain(bytes);
+    target_ = plain_.bytes();
+    if (plain_.data() != nullptr) return true;
+    fail({node_errc::out_of_memory, std::to_string(bytes) + " bytes of plain memory"});
+    return false;
+}
+
+void transfer::begin_pull(const wire::acquire_reply& reply, time_point sent) {
+    report_.path = path::chunked;
+    hold_lease(reply.lease, sent, milliseconds(reply.duration_ms));
+    if (prepare_plain(range_bytes_)) pull_more();
+}
+
+void transfer::pull_more() {
+    while (asked_ < range_bytes_ && in_flight_.size() < s_.options.chunks_in_flight) {
+        const auto bytes = std::min<std::uint64_t>(s_.options.chunk_bytes, range_bytes_ - asked_);
+        const auto offset = asked_;
+        asked_ += bytes;
+        // The id is known only after the request is made, and the reply comes later than that.
+        auto id = std::make_shared<std::uint64_t>(0);
+        *id = connection_->request(
+            wire::pull{lease_, offset, static_cast<std::uint32_t>(bytes)},
+            [self = shared_from_this(), id, bytes](const failure& f, wire::body* body,
+                                                   std::span<const std::byte> payload) {
+                self->pulled(*id, bytes,
+                             payload.empty() ? f
+                                             : failure(connection_errc::protocol,
+                                                       "a chunk of another length than asked for"),
+                             body);
+            },
+            target_.subspan(offset, bytes));
+        in_flight_.push_back({*id, bytes});
+    }
+}
+
+void transfer::pulled(std::uint64_t request, std::uint64_t bytes, const failure& f,
+                      wire::body* body) {
+    std::erase_if(in_flight_, [&](const chunk_in_flight& c) { return c.request == request; });
+    if (answered_) return;
+    if (f.code) return fail(f);
+    const auto* c = std::get_if<wire::chunk>(body);
+    if (c == nullptr)
+        return fail({connection_errc::protocol, "a pull was answered by another kind of frame"});
+    if (c->status != wire::chunk_status::ok)
+        return fail({lease_errc::lost, "the owner ended the lease before all chunks were pulled"});
+    arrived_ += bytes;
+    if (arrived_ < range_bytes_) return pull_more();
+    report_.transfer += s_.env.now() - phase_began_;
+    succeed();
+}
+
+// ---- the end
+
+/// Everything that could still touch the destination is done.
+void transfer::succeed() {
+    end_lease();
+    answer({});
+    release_destination();
+    self_.reset();
+}
+
+void transfer::fail(const failure& f) {
+    answer(f);
+    end_lease();
+    for (const auto& c : in_flight_) connection_->forget_destination(c.request);
+    release_destination();
+    self_.reset();
+}
+
+void transfer::abandon(const failure& f) {
+    if (answered_ || !self_) return;
+    if (job_) {
+        // The NIC may still write: the caller hears at once, the destination stays parked.
+        const bool direct = region_ != nullptr;
+        if (direct) quiet_ = std::make_shared<quiet::state>();
+        answer(f);
+        if (!direct) release_destination();
+        lane_->stop(job_);
+        return;
+    }
+    fail(f);
+}
+
+void transfer::answer(const failure& f) {
+    if (std::exchange(answered_, true)) return;
+    stop_timers();
+    ++s_.stats.gets_answered;
+    transfer_answer a;
+    a.error = f;
+    a.report = report_;
+    if (quiet_) a.quiet = rvget::quiet(quiet_);
+    if (f.code) {
+        ++s_.stats.gets_failed;
+        a.report.detail = f.detail;
+    } else {
+        s_.stats.got(report_.path, report_.reason);
+        a.bytes = range_bytes_;
+        if (request_.kind == destination_kind::pinned && block_) {
+            auto held = std::make_shared<pinned_block>(std::move(block_));
+            const auto bytes = held->bytes().first(range_bytes_);
+            a.data = pinned_buffer(std::move(held), bytes, true);
+        } else if (request_.kind != destination_kind::into) {
+            const auto bytes = plain_.bytes();
+            a.data = pinned_buffer(std::make_shared<buffer>(std::move(plain_)), bytes, false);
+        } else {
+            // The caller may use it for the next get before this function returns.
+            release_destination();
+        }
+    }
+    auto done = std::exchange(done_, nullptr);
+    done(std::move(a));
+}
+
+void transfer::release_destination() {
+    if (std::exchange(taken_, false)) regions_.give_back(request_.into);
+    region_.reset();
+    if (quiet_) std::exchange(quiet_, nullptr)->resolve();
+}
+
+void transfer::stop_timers() {
+    s_.env.cancel(std::exchange(deadline_timer_, 0));
+    s_.env.cancel(std::exchange(busy_timer_, 0));
+    s_.env.cancel(std::exchange(lease_timer_, 0));
+}
+
+}  // namespace rvget::engine
