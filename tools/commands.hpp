@@ -1,0 +1,11 @@
+#pragma once
+// The subcommands. Each takes what follows its name and returns the exit status.
+
+#include "command_line.hpp"
+
+namespace rvget::tools {
+
+int serve(const arguments& given);
+int get(const arguments& given);
+
+}  // namespace rvget::tools

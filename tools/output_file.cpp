@@ -1,0 +1,174 @@
+#include "output_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace rvget::tools {
+namespace {
+
+/// Between two looks at the signals.
+constexpr std::size_t write_step = std::size_t{4} << 20;
+
+/// `path` with the symbolic links at its end resolved: the link stays, what it names is replaced.
+std::string resolved(const std::string& path) {
+    std::error_code ignored;
+    const auto target = std::filesystem::canonical(path, ignored);
+    return target.empty() ? path : target.string();
+}
+
+/// A name that nobody else has, in the directory of `path`. Not longer than a short file name, so
+/// that it fits wherever the final one does.
+std::string temporary_beside(const std::string& path) {
+    std::uint64_t salt = 0;
+    if (::getrandom(&salt, sizeof salt, 0) != static_cast<ssize_t>(sizeof salt)) {
+        salt = static_cast<std::uint64_t>(::getpid());
+    }
+    std::array<char, 32> name{};
+    std::snprintf(name.data(), name.size(), ".rvget-%016llx",
+                  static_cast<unsigned long long>(salt));
+    return path.substr(0, path.rfind('/') + 1) + name.data();
+}
+
+}  // namespace
+
+output_file::output_file(std::string name, int fd) noexcept : name_(std::move(name)), fd_(fd) {}
+
+output_file::output_file(output_file&& other) noexcept
+    : name_(std::move(other.name_)),
+      final_(std::move(other.final_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      fd_(std::exchange(other.fd_, -1)),
+      pipe_(other.pipe_),
+      announced_(other.announced_),
+      written_(other.written_) {}
+
+output_file::~output_file() {
+    if (fd_ >= 0 && !is_standard_output()) {
+        ::close(fd_);
+    }
+    if (!temporary_.empty()) {
+        ::unlink(temporary_.c_str());
+    }
+}
+
+bool output_file::is_standard_output() const noexcept { return fd_ == STDOUT_FILENO; }
+
+failure output_file::cannot(const std::string& what, int error) const {
+    const bool full = error == ENOSPC || error == EDQUOT;
+    return {request_errc::io, name_ + ": cannot " + what + ": " + std::strerror(error) +
+                                  (full ? "; free some space or give another place with -o"
+                                        : "; give another place with -o")};
+}
+
+result<output_file> output_file::open(const std::string& path) {
+    struct stat facts {};
+    if (path == "-") {
+        output_file out("standard output", STDOUT_FILENO);
+        out.pipe_ = ::fstat(STDOUT_FILENO, &facts) == 0 && S_ISFIFO(facts.st_mode);
+        return out;
+    }
+    output_file out(path, -1);
+    if (path.empty() || path.back() == '/') {
+        return out.cannot("be written", EISDIR);
+    }
+    if (::stat(path.c_str(), &facts) != 0 || S_ISREG(facts.st_mode)) {
+        out.final_ = resolved(path);
+        return out;
+    }
+    // Never replaced by a file: a device, a FIFO.
+    out.fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (out.fd_ < 0) {
+        return out.cannot("open", errno);
+    }
+    out.pipe_ = S_ISFIFO(facts.st_mode);
+    return out;
+}
+
+result<void> output_file::begin(std::uint64_t bytes) {
+    announced_ = bytes;
+    if (final_.empty()) {
+        return {};
+    }
+    std::string temporary = temporary_beside(final_);
+    fd_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ < 0) {
+        return cannot("create a file beside it", errno);
+    }
+    temporary_ = std::move(temporary);
+    struct stat old {};
+    if (::stat(final_.c_str(), &old) == 0 && ::fchmod(fd_, old.st_mode & 07777) != 0) {
+        return cannot("keep its permissions", errno);
+    }
+    // The size stays what was written. A file system that cannot set space aside says so with one
+    // of many errors; only the ones that mean "there is no room" count.
+    if (bytes > 0 && ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0 &&
+        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
+        return cannot("make room for " + std::to_string(bytes) + " bytes", errno);
+    }
+    return {};
+}
+
+result<void> output_file::write(std::span<const std::byte> bytes, signal_watch& signals) {
+    while (!bytes.empty()) {
+        // A pipe that is writable takes PIPE_BUF bytes without blocking (pipe(7)), so that one
+        // which nobody reads does not keep a signal waiting.
+        if (!signals.wait_for(fd_, POLLOUT)) {
+            return failure{request_errc::cancelled, name_ + ": a signal came while it was written"};
+        }
+        const std::size_t step = std::min<std::size_t>(bytes.size(), pipe_ ? PIPE_BUF : write_step);
+        const ssize_t put = ::write(fd_, bytes.data(), step);
+        if (put < 0 && errno != EINTR && errno != EAGAIN) {
+            return cannot("write", errno);
+        }
+        const auto done = static_cast<std::size_t>(std::max<ssize_t>(put, 0));
+        written_ += done;
+        bytes = bytes.subspan(done);
+    }
+    return {};
+}
+
+result<void> output_file::commit(bool sync) {
+    if (written_ != announced_) {
+        return failure{node_errc::internal, name_ + ": " + std::to_string(written_) + " bytes of " +
+                                                std::to_string(announced_) + " were written"};
+    }
+    if (temporary_.empty()) {
+        return {};
+    }
+    struct stat facts {};
+    if (::fstat(fd_, &facts) != 0) {
+        return cannot("be checked", errno);
+    }
+    if (static_cast<std::uint64_t>(facts.st_size) != announced_) {
+        return failure{request_errc::io, name_ + ": " + std::to_string(facts.st_size) +
+                                             " bytes arrived in the file where " +
+                                             std::to_string(announced_) +
+                                             " were written; somebody else changed it, try again"};
+    }
+    if (sync && ::fsync(fd_) != 0) {
+        return cannot("sync", errno);
+    }
+    // A network file system may report a failed write only here.
+    if (::close(std::exchange(fd_, -1)) != 0) {
+        return cannot("close", errno);
+    }
+    if (::rename(temporary_.c_str(), final_.c_str()) != 0) {
+        return cannot("rename the finished file", errno);
+    }
+    temporary_.clear();
+    return {};
+}
+
+}  // namespace rvget::tools

@@ -1,0 +1,53 @@
+#pragma once
+// Where the bytes of a get go: a file that appears whole or not at all, a device or FIFO, or
+// standard output.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <rvget/error.hpp>
+
+#include "signal_watch.hpp"
+
+namespace rvget::tools {
+
+/// Writes in order. A regular file is written under a temporary name (".rvget-" and 16 digits) in
+/// the same directory and takes its final name in commit(); until then, and when this is destroyed
+/// without, nothing is under the final name but what was there before. Move-only.
+class output_file {
+public:
+    /// `path` "-" is standard output. Opens what is no regular file, a FIFO for instance, which
+    /// blocks until somebody reads; creates nothing.
+    static result<output_file> open(const std::string& path);
+    output_file(output_file&& other) noexcept;
+    output_file& operator=(output_file&&) = delete;
+    ~output_file();
+
+    [[nodiscard]] const std::string& name() const noexcept { return name_; }
+    [[nodiscard]] bool is_standard_output() const noexcept;
+
+    /// Creates the temporary file and has the file system set `bytes` aside, so that a full disk
+    /// shows now.
+    result<void> begin(std::uint64_t bytes);
+    /// `cancelled` where a signal came before all was written.
+    result<void> write(std::span<const std::byte> bytes, signal_watch& signals);
+    /// Checks that all announced bytes were written and gives the file its name; with `sync` after
+    /// they have reached the disk.
+    result<void> commit(bool sync);
+
+private:
+    output_file(std::string name, int fd) noexcept;
+    [[nodiscard]] failure cannot(const std::string& what, int error) const;
+
+    std::string name_;       ///< as it was given, for people
+    std::string final_;      ///< empty for what is written directly
+    std::string temporary_;  ///< empty where none is there
+    int fd_ = -1;
+    bool pipe_ = false;
+    std::uint64_t announced_ = 0;
+    std::uint64_t written_ = 0;
+};
+
+}  // namespace rvget::tools
