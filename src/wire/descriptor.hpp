@@ -25,8 +25,8 @@ enum class lease_mode : std::uint8_t { fence = 0, window = 1, exact = 2 };
 /// for one device, 5 more for each further rail. Precondition, else std::invalid_argument: 1 to 15
 /// keys, each of another rail.
 std::vector<std::byte> pack_keys(std::span<const rail_key> keys);
-/// Refuses (`connection_errc::protocol`) what it cannot account for: unknown version, no key, a rail
-/// named twice, missing or trailing bytes.
+/// Refuses (`connection_errc::protocol`) what it cannot account for: unknown version, no key, a
+/// rail named twice, missing or trailing bytes.
 result<std::vector<rail_key>> unpack_keys(std::span<const std::byte> packed);
 
 struct descriptor {

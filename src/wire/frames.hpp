@@ -159,7 +159,7 @@ struct reference_reply {
     friend bool operator==(const reference_reply&, const reference_reply&) = default;
 };
 
-/// The owner's end of a lane is gone or going (fenced, in error, draining): post nothing more on it.
+/// The owner's end of a lane is gone or going (fenced, in error, draining): post nothing more.
 /// From the consumer: its end is in error, the owner may destroy its own.
 struct lane_down {
     std::uint32_t generation = 0;
