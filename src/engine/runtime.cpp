@@ -1,0 +1,380 @@
+#include "engine/runtime.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <boost/asio/basic_waitable_timer.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/basic_stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+
+#include "base/random.hpp"
+#include "engine/event_loop.hpp"
+#include "engine/reactor.hpp"
+#include "engine/tcp_network.hpp"
+#include "engine/timer_queue.hpp"
+#include "engine/worker_pool.hpp"
+
+namespace rvget::engine {
+namespace {
+
+namespace asio = boost::asio;
+
+using strand = asio::strand<asio::io_context::executor_type>;
+using steady_clock = std::chrono::steady_clock;
+
+bool may_use_one_cpu_only() noexcept {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    // Fails with EINVAL on machines of more than 1024 CPUs, where the answer is no.
+    return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
+}
+
+/// The event loop. Handlers queued in the io_context keep it alive; after stop() it holds no Asio
+/// object any more, so that links which outlive their runtime, or its io_context, are harmless.
+class asio_loop final : public event_loop, public std::enable_shared_from_this<asio_loop> {
+public:
+    asio_loop(asio::io_context& context, const runtime_options& options)
+        : strand_(asio::make_strand(context)),
+          timer_(std::in_place, *strand_),
+          reactor_(std::make_shared<reactor>(
+              *this, may_use_one_cpu_only() ? duration::zero() : duration(options.spin))),
+          workers_(std::max<std::size_t>(options.worker_threads, 1)) {}
+
+    time_point now() const override { return steady_clock::now(); }
+    timer_id at(time_point when, task f) override;
+    void cancel(timer_id id) override { timers_.cancel(id); }
+    void post(task f) override;
+    void offload(task work, task done) override;
+    std::uint64_t random() override { return random_u64(); }
+    void watch(std::shared_ptr<completion_source> source) override {
+        if (!stopping_) {
+            reactor_->watch(std::move(source));
+        }
+    }
+    void unwatch(const completion_source& source) override { reactor_->unwatch(source); }
+    void expect_completions() override { reactor_->expect_completions(); }
+
+    std::unique_ptr<descriptor> adopt(int fd) override;
+    void at_turn_end(std::shared_ptr<continuation> c) override {
+        turn_end_.push_back(std::move(c));
+    }
+    void next_turn(std::shared_ptr<continuation> c) override;
+    void take_turn(task f) override {
+        turn([&] { f(); });
+    }
+    void tell_stopping(stop_listener& l) override { stop_listeners_.insert(&l); }
+    void forget(stop_listener& l) noexcept override { stop_listeners_.erase(&l); }
+
+    /// Every handler of the strand goes through here. The strand orders the turns; the lock, which
+    /// nobody else contends for, lets stop() wait for the running one and shut the rest out even
+    /// when nobody runs the embedder's io_context any more.
+    template <class F>
+    void turn(F&& f) {
+        const std::lock_guard hold(turn_mutex_);
+        if (stopping_) {
+            return;
+        }
+        const runner here(*this);
+        f();
+        end_turn();
+    }
+
+    /// The strand, for Asio objects whose handlers go through take_turn(). Precondition: not
+    /// stopped.
+    asio::any_io_executor executor() const { return *strand_; }
+
+    void stop();
+
+private:
+    /// Marks the thread that holds the strand.
+    struct runner {
+        explicit runner(asio_loop& l) noexcept : loop(l) {
+            loop.runner_ = std::this_thread::get_id();
+        }
+        ~runner() { loop.runner_ = std::thread::id(); }
+        runner(const runner&) = delete;
+        runner& operator=(const runner&) = delete;
+        asio_loop& loop;
+    };
+
+    void end_turn();
+    void shut_down();
+    void arm_timer();
+    void fire_timers();
+    void drain_inbox();
+
+    std::mutex turn_mutex_;
+    std::atomic<std::thread::id> runner_{};
+    bool stopping_ = false;
+    std::vector<std::shared_ptr<continuation>> turn_end_;
+    std::unordered_set<stop_listener*> stop_listeners_;
+
+    std::optional<strand> strand_;
+    std::optional<asio::basic_waitable_timer<steady_clock, asio::wait_traits<steady_clock>, strand>>
+        timer_;
+    std::optional<time_point> timer_armed_for_;
+    timer_queue timers_;
+
+    std::mutex inbox_mutex_;  ///< over the two below, and over strand_ against stop()
+    std::vector<task> inbox_;
+    bool inbox_closed_ = false;
+
+    std::shared_ptr<reactor> reactor_;
+    worker_pool workers_;
+};
+
+class asio_descriptor final : public descriptor {
+public:
+    asio_descriptor(std::shared_ptr<asio_loop> loop, const strand& on)
+        : loop_(std::move(loop)), stream_(on) {}
+
+    error_code assign(int fd) {
+        error_code ec;
+        stream_.assign(fd, ec);
+        if (!ec) {
+            stream_.native_non_blocking(true, ec);
+        }
+        return ec;
+    }
+
+    int native() const noexcept override {
+        return const_cast<stream&>(stream_).native_handle();  // not const in Asio
+    }
+    void await_readable(std::shared_ptr<readiness_listener> listener) override {
+        stream_.async_wait(stream::wait_read,
+                           [loop = loop_, l = std::move(listener)](error_code ec) {
+                               if (ec != asio::error::operation_aborted) {
+                                   loop->turn([&] { l->readable(); });
+                               }
+                           });
+    }
+    void await_writable(std::shared_ptr<readiness_listener> listener) override {
+        stream_.async_wait(stream::wait_write,
+                           [loop = loop_, l = std::move(listener)](error_code ec) {
+                               if (ec != asio::error::operation_aborted) {
+                                   loop->turn([&] { l->writable(); });
+                               }
+                           });
+    }
+
+private:
+    using stream = asio::posix::basic_stream_descriptor<strand>;
+    std::shared_ptr<asio_loop> loop_;
+    stream stream_;
+};
+
+std::unique_ptr<descriptor> asio_loop::adopt(int fd) {
+    if (!stopping_) {
+        auto d = std::make_unique<asio_descriptor>(shared_from_this(), *strand_);
+        const error_code ec = d->assign(fd);
+        if (!ec) {
+            return d;
+        }
+        if (d->native() == fd) {
+            return nullptr;  // it is closed with `d`
+        }
+    }
+    ::close(fd);
+    return nullptr;
+}
+
+environment::timer_id asio_loop::at(time_point when, task f) {
+    if (stopping_) {
+        return 0;
+    }
+    // What is due already goes behind what has been due for longer, so that a timer which always
+    // asks for the past starves nobody.
+    const timer_id id = timers_.add(std::max(when, now()), std::move(f));
+    arm_timer();
+    return id;
+}
+
+void asio_loop::arm_timer() {
+    const auto next = timers_.next();
+    // A cancelled first timer is not worth a system call: waking up too early does no harm.
+    if (!next || (timer_armed_for_ && *timer_armed_for_ <= *next)) {
+        return;
+    }
+    timer_armed_for_ = next;
+    timer_->expires_at(*next);
+    timer_->async_wait([self = shared_from_this()](error_code ec) {
+        if (!ec) {
+            self->turn([&] { self->fire_timers(); });
+        }
+    });
+}
+
+void asio_loop::fire_timers() {
+    timer_armed_for_.reset();
+    const time_point due = now();
+    while (auto f = timers_.take_due(due)) {
+        (*f)();
+    }
+    arm_timer();
+}
+
+void asio_loop::post(task f) {
+    const std::lock_guard lock(inbox_mutex_);
+    if (inbox_closed_) {
+        return;
+    }
+    inbox_.push_back(std::move(f));
+    if (inbox_.size() == 1) {
+        asio::post(*strand_,
+                   [self = shared_from_this()] { self->turn([&] { self->drain_inbox(); }); });
+    }
+}
+
+void asio_loop::drain_inbox() {
+    std::vector<task> batch;
+    {
+        const std::lock_guard lock(inbox_mutex_);
+        batch.swap(inbox_);
+    }
+    for (task& f : batch) {
+        if (stopping_) {
+            return;
+        }
+        f();
+        f = nullptr;
+    }
+}
+
+void asio_loop::next_turn(std::shared_ptr<continuation> c) {
+    if (stopping_) {
+        return;
+    }
+    asio::post(*strand_, [self = shared_from_this(), next = std::move(c)] {
+        self->turn([&] { next->resume(); });
+    });
+}
+
+void asio_loop::offload(task work, task done) {
+    // The pool is joined before this object goes.
+    unique_function<void()> job = [this, w = std::move(work), d = std::move(done)]() mutable {
+        w();
+        w = nullptr;
+        post(std::move(d));
+    };
+    if (!stopping_ && !workers_.submit(job)) {
+        post(std::move(job));  // no thread to be had: late is better than never
+    }
+}
+
+void asio_loop::end_turn() {
+    for (std::size_t i = 0; i < turn_end_.size(); ++i) {
+        const auto next = std::move(turn_end_[i]);
+        if (!stopping_) {
+            next->resume();
+        }
+    }
+    turn_end_.clear();
+}
+
+void asio_loop::stop() {
+    if (runner_ == std::this_thread::get_id()) {
+        shut_down();
+    } else {
+        const std::lock_guard hold(turn_mutex_);
+        const runner here(*this);
+        shut_down();
+    }
+    workers_.stop();
+}
+
+void asio_loop::shut_down() {
+    if (stopping_) {
+        return;
+    }
+    stopping_ = true;
+    while (!stop_listeners_.empty()) {
+        stop_listener* const first = *stop_listeners_.begin();
+        stop_listeners_.erase(stop_listeners_.begin());
+        first->stopping();
+    }
+    turn_end_.clear();
+    reactor_->clear();
+    timer_.reset();
+    // What tasks hold may call back in here while it is destroyed: only once all is consistent.
+    const timer_queue timers = std::exchange(timers_, {});
+    std::vector<task> unrun;
+    const std::lock_guard lock(inbox_mutex_);
+    inbox_closed_ = true;
+    unrun.swap(inbox_);
+    strand_.reset();
+}
+
+}  // namespace
+
+struct runtime::impl {
+    explicit impl(const runtime_options& options)
+        : own(std::make_shared<asio::io_context>(1)), context(*own), loop(make_loop(options)) {
+        work.emplace(context.get_executor());
+        thread = start_thread("rvget", [keep = own, alive = loop] { keep->run(); });
+    }
+    impl(asio::io_context& embedder, const runtime_options& options)
+        : context(embedder), loop(make_loop(options)) {}
+
+    std::shared_ptr<asio_loop> make_loop(const runtime_options& options) {
+        auto made = std::make_shared<asio_loop>(context, options);
+        network =
+            make_tcp_network(made, made->executor(), {options.max_accepted, options.peer_timeout});
+        return made;
+    }
+
+    std::shared_ptr<asio::io_context> own;
+    asio::io_context& context;
+    std::shared_ptr<control_network> network;
+    std::shared_ptr<asio_loop> loop;
+    std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work;
+    std::mutex thread_mutex;
+    std::thread thread;
+};
+
+runtime::runtime(const runtime_options& options) : impl_(std::make_unique<impl>(options)) {}
+
+runtime::runtime(boost::asio::io_context& embedder, const runtime_options& options)
+    : impl_(std::make_unique<impl>(embedder, options)) {}
+
+runtime::~runtime() { stop(); }
+
+environment& runtime::env() noexcept { return *impl_->loop; }
+
+control_network& runtime::network() noexcept { return *impl_->network; }
+
+boost::asio::any_io_executor runtime::executor() const { return impl_->context.get_executor(); }
+
+void runtime::post(environment::task f) { impl_->loop->post(std::move(f)); }
+
+void runtime::stop() {
+    impl_->loop->stop();
+    // Nothing is pending any more but handlers that find the loop stopped, so run() returns.
+    std::thread thread;
+    {
+        const std::lock_guard lock(impl_->thread_mutex);
+        impl_->work.reset();
+        thread.swap(impl_->thread);
+    }
+    if (!thread.joinable()) {
+        return;
+    }
+    if (thread.get_id() == std::this_thread::get_id()) {
+        thread.detach();  // stopped from a callback: it ends, with all it needs, on its own
+    } else {
+        thread.join();
+    }
+}
+
+}  // namespace rvget::engine
