@@ -41,6 +41,12 @@ int report_error(exit_status status, std::string_view message, bool json, std::F
     return static_cast<int>(status);
 }
 
+int report_signal(int signal, std::string_view effect, bool json, std::FILE* json_stream) {
+    return report_error(static_cast<exit_status>(128 + signal),
+                        "ended by signal " + std::to_string(signal) + "; " + std::string(effect),
+                        json, json_stream);
+}
+
 std::string sentence_of(const failure& f) { return f.detail.empty() ? f.code.message() : f.detail; }
 
 result<void> print_line(std::FILE* stream, std::string_view line) {

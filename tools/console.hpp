@@ -19,6 +19,9 @@ void note(std::string_view message);
 int report_error(exit_status status, std::string_view message, bool json = false,
                  std::FILE* json_stream = stdout);
 
+/// The same for the end by a signal: 128 and its number.
+int report_signal(int signal, std::string_view effect, bool json, std::FILE* json_stream = stdout);
+
 /// The failure's sentence for people: its detail, or the code's own words where it has none.
 std::string sentence_of(const failure& f);
 

@@ -242,8 +242,7 @@ int fetch(const get_settings& s, output_file& out) {
     n->shutdown(1s);
     if (!done) {
         if (const auto signal = signals.received()) {
-            note("ended by signal " + std::to_string(*signal) + "; nothing was left behind");
-            return 128 + *signal;
+            return report_signal(*signal, "nothing was left behind", s.json, results);
         }
         return failed(done.error());
     }

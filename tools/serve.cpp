@@ -278,7 +278,8 @@ int serve(const arguments& given) {
     n->shutdown(shutdown_deadline);
     if (!served) {
         const auto signal = signals.received();
-        return signal ? 128 + *signal : failed(served.error());
+        return signal ? report_signal(*signal, "nothing is served", settings->json)
+                      : failed(served.error());
     }
     return static_cast<int>(exit_status::ok);
 }

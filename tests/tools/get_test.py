@@ -357,6 +357,13 @@ class Interrupted(Case):
                 self.assertEqual(self.names(self.path("to")), ["out"])
                 self.assertEqual(self.content(self.out), b"old")
 
+    def test_signal_with_json_is_an_error_object(self):
+        process = self.start_get("--json")
+        process.terminate()
+        told, _ = process.communicate(timeout=LIMIT)
+        error = json.loads(told)
+        self.assertEqual((error["schema"], error["exit"], error["code"]), ("rvget.error/1", 143, "signal"))
+
     def test_kill_leaves_only_the_temporary_name(self):
         process = self.start_get()
         process.kill()
