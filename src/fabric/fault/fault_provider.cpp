@@ -67,7 +67,7 @@ private:
         if (!polled) return polled;
         const std::lock_guard lock(mutex_);
         if (doomed_.empty()) return polled;
-        for (auto& c : out.first(*polled)) {
+        for (auto& c : out.first(polled.value())) {
             const auto at = doomed_.find(c.queue_pair_number);
             if (at != doomed_.end()) spoil(c, at->second);
         }
