@@ -18,9 +18,6 @@
 namespace rvget::tools {
 namespace {
 
-/// Between two looks at the signals.
-constexpr std::size_t write_step = std::size_t{4} << 20;
-
 /// `path` with the symbolic links at its end resolved: the link stays, what it names is replaced.
 std::string resolved(const std::string& path) {
     std::error_code ignored;
@@ -43,27 +40,30 @@ std::string temporary_beside(const std::string& path) {
 
 }  // namespace
 
-output_file::output_file(std::string name, int fd) noexcept : name_(std::move(name)), fd_(fd) {}
+output_file::output_file(std::string name, int fd) noexcept
+    : name_(std::move(name)),
+      fd_(fd),
+      standard_output_(fd == STDOUT_FILENO),
+      write_step_(std::size_t{4} << 20) {}
 
 output_file::output_file(output_file&& other) noexcept
     : name_(std::move(other.name_)),
       final_(std::move(other.final_)),
       temporary_(std::exchange(other.temporary_, {})),
       fd_(std::exchange(other.fd_, -1)),
-      pipe_(other.pipe_),
+      standard_output_(other.standard_output_),
+      write_step_(other.write_step_),
       announced_(other.announced_),
       written_(other.written_) {}
 
 output_file::~output_file() {
-    if (fd_ >= 0 && !is_standard_output()) {
+    if (fd_ > STDERR_FILENO) {
         ::close(fd_);
     }
     if (!temporary_.empty()) {
         ::unlink(temporary_.c_str());
     }
 }
-
-bool output_file::is_standard_output() const noexcept { return fd_ == STDOUT_FILENO; }
 
 failure output_file::cannot(const std::string& what, int error) const {
     const bool full = error == ENOSPC || error == EDQUOT;
@@ -76,7 +76,7 @@ result<output_file> output_file::open(const std::string& path) {
     struct stat facts {};
     if (path == "-") {
         output_file out("standard output", STDOUT_FILENO);
-        out.pipe_ = ::fstat(STDOUT_FILENO, &facts) == 0 && S_ISFIFO(facts.st_mode);
+        out.prepare_pipe();
         return out;
     }
     output_file out(path, -1);
@@ -92,8 +92,28 @@ result<output_file> output_file::open(const std::string& path) {
     if (out.fd_ < 0) {
         return out.cannot("open", errno);
     }
-    out.pipe_ = S_ISFIFO(facts.st_mode);
+    out.prepare_pipe();
     return out;
+}
+
+/// A pipe that nobody reads must not keep a signal waiting, so its writes may not block. That is a
+/// property of the open file, which others may share: a second one of our own is opened. Where that
+/// is not allowed, small steps do: a pipe that polls writable takes PIPE_BUF bytes (pipe(7)).
+void output_file::prepare_pipe() {
+    struct stat facts {};
+    if (::fstat(fd_, &facts) != 0 || !S_ISFIFO(facts.st_mode)) {
+        return;
+    }
+    const std::string self = "/proc/self/fd/" + std::to_string(fd_);
+    const int own = ::open(self.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (own < 0) {
+        write_step_ = PIPE_BUF;
+        return;
+    }
+    if (!standard_output_) {
+        ::close(fd_);
+    }
+    fd_ = own;
 }
 
 result<void> output_file::begin(std::uint64_t bytes) {
@@ -122,13 +142,10 @@ result<void> output_file::begin(std::uint64_t bytes) {
 
 result<void> output_file::write(std::span<const std::byte> bytes, signal_watch& signals) {
     while (!bytes.empty()) {
-        // A pipe that is writable takes PIPE_BUF bytes without blocking (pipe(7)), so that one
-        // which nobody reads does not keep a signal waiting.
         if (!signals.wait_for(fd_, POLLOUT)) {
             return failure{request_errc::cancelled, name_ + ": a signal came while it was written"};
         }
-        const std::size_t step = std::min<std::size_t>(bytes.size(), pipe_ ? PIPE_BUF : write_step);
-        const ssize_t put = ::write(fd_, bytes.data(), step);
+        const ssize_t put = ::write(fd_, bytes.data(), std::min(bytes.size(), write_step_));
         if (put < 0 && errno != EINTR && errno != EAGAIN) {
             return cannot("write", errno);
         }

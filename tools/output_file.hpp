@@ -26,7 +26,7 @@ public:
     ~output_file();
 
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
-    [[nodiscard]] bool is_standard_output() const noexcept;
+    [[nodiscard]] bool is_standard_output() const noexcept { return standard_output_; }
 
     /// Creates the temporary file and has the file system set `bytes` aside, so that a full disk
     /// shows now.
@@ -39,13 +39,15 @@ public:
 
 private:
     output_file(std::string name, int fd) noexcept;
+    void prepare_pipe();
     [[nodiscard]] failure cannot(const std::string& what, int error) const;
 
     std::string name_;       ///< as it was given, for people
     std::string final_;      ///< empty for what is written directly
     std::string temporary_;  ///< empty where none is there
     int fd_ = -1;
-    bool pipe_ = false;
+    bool standard_output_ = false;
+    std::size_t write_step_;  ///< at most this much between two looks at the signals
     std::uint64_t announced_ = 0;
     std::uint64_t written_ = 0;
 };
