@@ -36,7 +36,7 @@ std::shared_ptr<rdma_context> rdma_context::open(fabric::provider* provider,
     }
     if (auto opened = context->open_device(*provider); !opened) {
         context->device_.reset();
-        context->why_not_detail_ = opened.error().message();
+        context->why_not_detail_ = opened.error().detail;
         log(log_level::info, "rdma=off reason=" + std::string(to_string(context->why_not_)) +
                                  " cause=" + quoted(context->why_not_detail_));
     }

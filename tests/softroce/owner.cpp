@@ -1,0 +1,86 @@
+// The owner process of the Soft-RoCE suite: stages one payload of each size, publishes the URLs and
+// answers questions through files in the directory that both hosts share.
+//
+//     softroce_owner SHARE [--large] [--rdma-disabled] [--lease-timeout MS]
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <rvget/node.hpp>
+
+#include "softroce/payload_sizes.hpp"
+#include "support/pattern.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Whole or not at all: the reader polls for the name.
+void publish(const fs::path& name, const std::string& text) {
+    const fs::path temporary = name.string() + ".new";
+    std::ofstream(temporary) << text;
+    fs::rename(temporary, name);
+}
+
+std::string statistics_line(const rvget::node& n) {
+    const auto s = n.statistics();
+    std::ostringstream out;
+    out << s.leases_granted << ' ' << s.leases_released << ' ' << s.leases_expired << ' '
+        << s.leases_active << ' ' << s.slots << '\n';
+    return out.str();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const fs::path share = argc > 1 ? argv[1] : ".";
+    rvget::node_options o;
+    o.listen = rvget::endpoint_address{std::getenv("RVGET_ADDR"), 0};
+    o.first_arena_bytes = std::size_t{4} << 20;
+    std::vector<std::uint64_t> sizes(rvget::test::payload_sizes.begin(),
+                                     rvget::test::payload_sizes.end());
+    for (int i = 2; i < argc; ++i) {
+        const std::string a = argv[i];
+        if (a == "--large") sizes.push_back(rvget::test::large_payload);
+        if (a == "--rdma-disabled") o.rdma_disabled = true;
+        if (a == "--lease-timeout") o.lease_timeout = std::chrono::milliseconds(atoi(argv[++i]));
+    }
+    auto started = rvget::node::start(o);
+    if (!started) {
+        std::cerr << started.error().message() << '\n';
+        return 1;
+    }
+    auto& node = started.value();
+    std::vector<rvget::handle> handles;
+    std::ostringstream urls;
+    for (const auto size : sizes) {
+        auto s = node.make_staging(size);
+        if (!s) return 1;
+        rvget::test::fill_pattern(s.value().bytes());
+        handles.push_back(node.stage(std::move(s.value())).value());
+        urls << size << ' ' << node.url_of(handles.back()).to_string() << '\n';
+    }
+    publish(share / "urls", urls.str());
+
+    for (;;) {
+        // Guests cannot notify each other about a shared file, so it is looked for.
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        for (const auto& question : {"statistics", "release", "quit"}) {
+            const auto ask = share / (std::string("ask.") + question);
+            if (!fs::exists(ask)) continue;
+            fs::remove(ask);
+            if (std::string(question) == "release")
+                for (const auto& h : handles) static_cast<void>(node.release(h));
+            publish(share / (std::string("answer.") + question), statistics_line(node));
+            if (std::string(question) == "quit")
+                return node.shutdown(std::chrono::seconds(5)) ? 0 : 3;
+        }
+    }
+}
