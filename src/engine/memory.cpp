@@ -149,8 +149,7 @@ pool::refusal refuse_budget(const pool_state& s, std::size_t bytes) noexcept {
                   {"a block of ", std::to_string(bytes),
                    " bytes does not fit: ", std::to_string(s.registered.load()),
                    " of the registration budget of ", std::to_string(s.options.budget_bytes),
-                   " bytes are registered and in use; raise the budget, or retry "
-                   "when blocks have come back"});
+                   " bytes are registered and in use; raise the budget or retry later"});
 }
 
 }  // namespace

@@ -1,21 +1,26 @@
-// The smallest program outside this project: one value of the public interface, there and back.
+// A program outside this project: one node stages bytes, another gets them over loopback.
+#include <algorithm>
+#include <cstddef>
 #include <iostream>
+#include <vector>
 
-#include <rvget/error.hpp>
-#include <rvget/handle.hpp>
-#include <rvget/path.hpp>
+#include <rvget/node.hpp>
 
 int main() {
-    const rvget::handle made{rvget::node_id{0x0123456789abcdef}, 42};
-    const auto parsed = rvget::handle::parse(made.to_string());
-    if (!parsed || *parsed != made) {
-        std::cerr << "a handle does not survive its own text form\n";
+    std::vector<std::byte> staged(100'000);
+    for (std::size_t i = 0; i < staged.size(); ++i) {
+        staged[i] = static_cast<std::byte>(i * 7 % 251);
+    }
+    rvget::node_options options;
+    options.listen = rvget::endpoint_address{"127.0.0.1", 0};
+    auto owner = rvget::node::start(options).value();
+    auto consumer = rvget::node::start({}).value();
+
+    const auto handle = owner.stage(staged).value();
+    const auto got = consumer.get(owner.url_of(handle)).value();
+    if (!std::ranges::equal(got.data.bytes(), staged)) {
+        std::cerr << "what was got is not what was staged\n";
         return 1;
     }
-    const auto refused = rvget::handle::parse("not a handle");
-    if (refused || refused.error().code != rvget::request_errc::malformed_handle) {
-        std::cerr << "text that is no handle was taken for one\n";
-        return 1;
-    }
-    std::cout << to_string(rvget::path::rdma) << '\n';
+    std::cout << got.data.size() << " bytes, path=" << to_string(got.report.path) << '\n';
 }
