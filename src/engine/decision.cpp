@@ -27,7 +27,7 @@ decision decide(const decision_facts& f) noexcept {
         return {wire::answer::inline_answer, why == reason::ok ? reason::inline_answer : why};
     if (why == reason::ok) return {wire::answer::rdma, why};
     if (why == reason::no_lane && f.lane == lane_status::making)
-        return {wire::answer::chunked, why, true};
+        return {f.forced ? wire::answer::refused : wire::answer::chunked, why, true};
     if (!f.forced) return {wire::answer::chunked, why};
     return {why == reason::not_pinned ? wire::answer::not_pinned : wire::answer::refused, why};
 }
