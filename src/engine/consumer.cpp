@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/planted.hpp"
+
 namespace rvget::engine {
 namespace {
 
@@ -30,7 +32,8 @@ void consumer::with_connection(const endpoint_address& to, connected done) {
     p.connection = std::make_shared<consumer_connection>(s_, to, [this, key](const failure& f) {
         // Forgotten first: whoever asks again from within a handler gets a new connection.
         auto closed = peers_.extract(key);
-        for (auto& waiting : closed.mapped().waiting) waiting(f, nullptr);
+        for (auto& waiting : closed.mapped().waiting)
+            if (!planted(bug::lost_waiter)) waiting(f, nullptr);
     });
     const auto connection = p.connection;
     connection->open([this, key] {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "engine/planted.hpp"
 
 namespace rvget::engine {
 
@@ -50,6 +51,7 @@ void node_core::shutdown(time_point deadline, unique_function<void(bool)> done) 
     auto& env = services_.env;
     services_.net.stop_listening();
     owner_.begin_draining();
+    if (planted(bug::slots_dropped_at_shutdown)) owner_.drop_slots();
     consumer_.stop();
 
     // Half of the time for consumers to end their leases, the other half to prove the rest quiet.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/planted.hpp"
 
 namespace rvget::engine {
 
@@ -38,7 +39,8 @@ std::optional<std::uint32_t> owner::release(std::uint64_t slot_id) {
 
 void owner::free_if_unused(std::uint64_t slot_id) {
     const auto it = slots_.find(slot_id);
-    if (it != slots_.end() && it->second.references == 0 && it->second.leases == 0)
+    if (it != slots_.end() && it->second.references == 0 &&
+        (it->second.leases == 0 || planted(bug::slot_freed_under_lease)))
         slots_.erase(it);
 }
 
@@ -73,14 +75,17 @@ void owner::schedule(lease& l, std::uint64_t id, time_point end) {
 /// are revoked together, and well before one and a half timeouts.
 void owner::arm_reaper() {
     if (reaper_ != 0 || ends_.empty()) return;
-    reaper_ = s_.env.at(ends_.begin()->first + s_.options.lease_timeout / 8, [this] {
+    const auto grace =
+        planted(bug::fence_late) ? s_.options.lease_timeout : s_.options.lease_timeout / 8;
+    reaper_ = s_.env.at(ends_.begin()->first + grace, [this] {
         reaper_ = 0;
         reap();
     });
 }
 
 void owner::reap() {
-    const auto now = s_.env.now();
+    const auto now =
+        s_.env.now() + (planted(bug::fence_early) ? s_.options.lease_timeout / 2 : duration{0});
     std::vector<std::uint64_t> late;
     for (const auto& [end, id] : ends_) {
         if (end > now) break;
@@ -118,7 +123,9 @@ void owner::revoke(std::uint64_t lease_id, lease& l, bool abandoned) {
 void owner::lane_gone(const lease_holder& holder, std::uint32_t generation) {
     std::vector<std::uint64_t> over;
     for (const auto& [id, l] : leases_)
-        if (l.holder.get() == &holder && l.lane == generation) over.push_back(id);
+        if ((l.holder.get() == &holder || planted(bug::lane_gone_ends_others)) &&
+            l.lane == generation)
+            over.push_back(id);
     for (const auto id : over) end_lease(leases_.find(id), true);
 }
 
@@ -137,7 +144,9 @@ void owner::end_lease(lease_map::iterator it, bool expired) {
     leases_.erase(it);
     --slots_.at(slot_id).leases;
     --s_.stats.leases_active;
-    ++(expired ? s_.stats.leases_expired : s_.stats.leases_released);
+    if (!expired || !planted(bug::expiry_not_counted))
+        ++(expired ? s_.stats.leases_expired : s_.stats.leases_released);
+    if (!expired && planted(bug::detach_counted_twice)) ++s_.stats.leases_released;
     free_if_unused(slot_id);
     holder->lease_ended();
     if (leases_.empty())
@@ -151,7 +160,8 @@ std::optional<std::chrono::milliseconds> owner::renew(std::uint64_t lease_id,
         return std::nullopt;
     auto& l = it->second;
     const auto now = s_.env.now();
-    if (now >= l.end) return std::nullopt;  // over, although the reaper has not come yet
+    if (now >= l.end && !planted(bug::renewal_after_end))
+        return std::nullopt;  // over, although the reaper has not come yet
     const auto end = std::min(now + s_.options.lease_timeout, l.cap);
     if (end <= l.end) return std::nullopt;
     schedule(l, lease_id, end);
@@ -197,7 +207,8 @@ void owner::revoke_all() {
 void owner::drop_slots() {
     for (auto it = slots_.begin(); it != slots_.end();) {
         it->second.references = 0;
-        it = it->second.leases == 0 ? slots_.erase(it) : std::next(it);
+        const bool unused = it->second.leases == 0 || planted(bug::slots_dropped_at_shutdown);
+        it = unused ? slots_.erase(it) : std::next(it);
     }
 }
 

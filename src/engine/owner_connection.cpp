@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "engine/decision.hpp"
+#include "engine/planted.hpp"
 
 namespace rvget::engine {
 
@@ -177,7 +178,10 @@ void owner_connection::answer(std::uint64_t id, const wire::acquire& m,
         auto again = [self = shared_from_this(), done, id, m, lane] {
             if (!std::exchange(*done, true)) self->answer(id, m, lane, false);
         };
-        s_.env.at(s_.env.now() + s_.options.wireup_wait, again);
+        // Who insists on RDMA would rather wait than be refused.
+        const auto wait = m.force ? std::max(s_.options.wireup_wait, milliseconds(m.deadline_ms))
+                                  : s_.options.wireup_wait;
+        s_.env.at(s_.env.now() + wait, again);
         lane->when_settled(again);
         return;
     }
@@ -245,7 +249,9 @@ void owner_connection::handle(std::uint64_t id, wire::pull& m) {
     if (!range) return send(id, wire::chunk{wire::chunk_status::lease_unknown});
     if (m.offset > range->bytes.size() || m.bytes > range->bytes.size() - m.offset)
         return send(id, wire::chunk{wire::chunk_status::out_of_range});
-    send(id, wire::chunk{}, {range->bytes.subspan(m.offset, m.bytes), range->keep});
+    const bool kept = !planted(bug::chunk_not_kept) || !range->keep->pinned;
+    send(id, wire::chunk{},
+         {range->bytes.subspan(m.offset, m.bytes), kept ? range->keep : nullptr});
 }
 
 void owner_connection::handle(std::uint64_t id, wire::metadata_request& m) {

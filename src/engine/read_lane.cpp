@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/planted.hpp"
 
 namespace rvget::engine {
 
@@ -194,7 +195,7 @@ bool read_lane::post_batch() {
            skipped < waiting_.size()) {
         auto job = std::move(waiting_.front());
         waiting_.pop_front();
-        if (now + s_.rdma.retry_window() > job->lease_end) {
+        if (now + s_.rdma.retry_window() > job->lease_end && !planted(bug::read_outlives_lease)) {
             waiting_.push_back(std::move(job));
             ++skipped;
             continue;
@@ -252,6 +253,7 @@ void read_lane::on_completion(const fabric::completion& c) {
         if (retiring_) retire();
         return;
     }
+    if (planted(bug::error_credits_unsignalled)) credit_through(c.id);
     fail(reason::get_failed,
          {connection_errc::queue_pair,
           "READ ended with \"" + std::string(to_string(c.status)) + "\" (vendor error " +
@@ -299,6 +301,8 @@ void read_lane::fail(reason why, const failure& f) {
                                     std::string(to_string(why)) + " cause=\"" + f.message() + "\"");
     }
     if (on_failed_) std::exchange(on_failed_, nullptr)(why, failure_);
+    if (planted(bug::jobs_end_before_drain))
+        for (const auto& request : posted_) end(request.job, read_job::outcome::failed, failure_);
     if (!busy_on_worker_) start_draining();
 }
 
@@ -310,7 +314,7 @@ void read_lane::start_draining() {
     if (auto r = queue_pair_->to_error(); !r)
         log(log_level::warning, "lane=" + std::to_string(generation_) +
                                     " action=to_error cause=\"" + r.error().message() + "\"");
-    if (posted_.empty()) {
+    if (posted_.empty() || planted(bug::drained_without_marker)) {
         drained();
         return;
     }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/plain_memory.hpp"
+#include "engine/planted.hpp"
 
 namespace rvget::engine {
 
@@ -306,6 +307,7 @@ void transfer::submit_read() {
     report_.gid = port.gid;
     report_.path_mtu = lane_->path_mtu();
     lane_->submit(job_);
+    if (planted(bug::lease_ended_early)) end_lease();
 }
 
 /// The NIC is done with the destination, one way or the other; only now does the lease end.
@@ -400,12 +402,8 @@ void transfer::pull_more() {
         *id = connection_->request(
             wire::pull{lease_, offset, static_cast<std::uint32_t>(bytes)},
             [self = shared_from_this(), id, bytes](const failure& f, wire::body* body,
-                                                   std::span<const std::byte> payload) {
-                self->pulled(*id, bytes,
-                             payload.empty() ? f
-                                             : failure(connection_errc::protocol,
-                                                       "a chunk of another length than asked for"),
-                             body);
+                                                   std::span<const std::byte>) {
+                self->pulled(*id, bytes, f, body);
             },
             target_.subspan(offset, bytes));
         in_flight_.push_back({*id, bytes});
@@ -441,7 +439,8 @@ void transfer::succeed() {
 void transfer::fail(const failure& f) {
     answer(f);
     end_lease();
-    for (const auto& c : in_flight_) connection_->forget_destination(c.request);
+    for (const auto& c : in_flight_)
+        if (!planted(bug::destination_not_forgotten)) connection_->forget_destination(c.request);
     release_destination();
     self_.reset();
 }
@@ -451,9 +450,10 @@ void transfer::abandon(const failure& f) {
     if (job_) {
         // The NIC may still write: the caller hears at once, the destination stays parked.
         const bool direct = region_ != nullptr;
-        if (direct) quiet_ = std::make_shared<quiet::state>();
-        answer(f);
-        if (!direct) release_destination();
+        if (direct && !planted(bug::quiet_at_once)) quiet_ = std::make_shared<quiet::state>();
+        if (!planted(bug::cancel_waits)) answer(f);
+        if (!direct || planted(bug::quiet_before_drain)) release_destination();
+        if (planted(bug::block_freed_on_abandon)) block_ = {};
         lane_->stop(job_);
         return;
     }
@@ -461,7 +461,7 @@ void transfer::abandon(const failure& f) {
 }
 
 void transfer::answer(const failure& f) {
-    if (std::exchange(answered_, true)) return;
+    if (std::exchange(answered_, true) && !(planted(bug::double_answer) && done_)) return;
     stop_timers();
     ++s_.stats.gets_answered;
     transfer_answer a;
@@ -486,6 +486,7 @@ void transfer::answer(const failure& f) {
             release_destination();
         }
     }
+    if (planted(bug::double_answer)) return done_(std::move(a));
     auto done = std::exchange(done_, nullptr);
     done(std::move(a));
 }
