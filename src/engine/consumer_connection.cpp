@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/planted.hpp"
 
 namespace rvget::engine {
 
@@ -115,8 +116,8 @@ std::span<std::byte> consumer_connection::payload_destination(std::span<const st
     const auto it = pending_.find(announced_->id);
     if (it == pending_.end() || it->second.into.size() != payload_bytes) return {};
     const auto* c = std::get_if<wire::chunk>(&announced_->body);
-    return c != nullptr && c->status == wire::chunk_status::ok ? it->second.into
-                                                               : std::span<std::byte>{};
+    filled_ = c != nullptr && c->status == wire::chunk_status::ok;
+    return filled_ ? it->second.into : std::span<std::byte>{};
 }
 
 void consumer_connection::on_frame(std::span<const std::byte> head,
@@ -128,6 +129,7 @@ void consumer_connection::on_frame(std::span<const std::byte> head,
 }
 
 void consumer_connection::deliver(wire::frame& f, std::span<const std::byte> payload) {
+    const bool filled = std::exchange(filled_, false);
     if (const auto* bye = std::get_if<wire::goodbye>(&f.body)) {
         goodbye_ = "it said goodbye: " + bye->why;
         return link_->close();
@@ -138,7 +140,7 @@ void consumer_connection::deliver(wire::frame& f, std::span<const std::byte> pay
     }
     if (state_ != state::up) return protocol_error("the first frame is not a greeting");
     if (const auto* down = std::get_if<wire::lane_down>(&f.body)) {
-        if (lane_ && lane_->generation() == down->generation)
+        if (lane_ && lane_->generation() == down->generation && !planted(bug::lane_down_ignored))
             lane_->fail(reason::lease_lost,
                         {lease_errc::lost, "the owner took the connection's queue pair down (" +
                                                std::string(to_string(down->why)) + ")"});
@@ -149,6 +151,10 @@ void consumer_connection::deliver(wire::frame& f, std::span<const std::byte> pay
     if (it == pending_.end()) return protocol_error("a reply to nothing that was asked");
     auto p = std::move(it->second);
     pending_.erase(it);
+    const auto* c = std::get_if<wire::chunk>(&f.body);
+    if (c != nullptr && c->status == wire::chunk_status::ok && !p.into.empty() && !filled)
+        return p.done({connection_errc::protocol, "a chunk of another length than asked for"},
+                      nullptr, {});
     p.done({}, &f.body, payload);
 }
 
@@ -187,6 +193,9 @@ void consumer_connection::send_ended_leases() {
 
 consumer_connection::lane_answer consumer_connection::lane_for_get(unique_function<void()> ready) {
     if (!s_.rdma.usable()) return {.why = s_.rdma.why_not(), .detail = s_.rdma.why_not_detail()};
+    // A lane that began now would have nobody to end it.
+    if (state_ != state::up)
+        return {.why = reason::no_lane, .detail = "the control connection is closed"};
     if (!lane_) {
         if (s_.env.now() < lane_retry_at_) return {.why = lane_why_, .detail = lane_detail_};
         start_lane();
@@ -200,7 +209,7 @@ consumer_connection::lane_answer consumer_connection::lane_for_get(unique_functi
 void consumer_connection::start_lane() {
     auto self = shared_from_this();
     lane_ = std::make_shared<read_lane>(
-        s_, next_generation_++,
+        s_, planted(bug::generation_reused) ? next_generation_ : next_generation_++,
         [self](reason why, const failure& f) { self->lane_failed(why, f); });
     // make() may fail at once and so drop lane_.
     const auto lane = lane_;
@@ -223,7 +232,7 @@ void consumer_connection::lane_failed(reason why, const failure& f) {
     lane_retry_at_ = s_.env.now() + lane_backoff_;
     if (state_ == state::up)
         link_->send(wire::encode(wire::frame{0, wire::lane_down{generation, why}}));
-    lane_settled();
+    if (!planted(bug::lane_waiter_lost)) lane_settled();
 }
 
 void consumer_connection::learn_owner_end(const wire::acquire_reply& reply) {

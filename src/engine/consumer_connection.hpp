@@ -94,6 +94,7 @@ private:
     std::uint64_t next_request_ = 1;
     std::unordered_map<std::uint64_t, pending> pending_;
     std::optional<wire::frame> announced_;  ///< decoded when its payload was announced
+    bool filled_ = false;                   ///< that payload goes to the destination of its pull
     std::string goodbye_;
 
     std::vector<std::uint64_t> ended_leases_;
