@@ -46,16 +46,16 @@ enum class completion_status : std::uint8_t {
     local_length,
     local_queue_pair_operation,
     local_protection,
-    flushed,              ///< the queue pair went to error before this request ran
+    flushed,  ///< the queue pair went to error before this request ran
     memory_window_bind,
     bad_response,
     local_access,
     remote_invalid_request,
-    remote_access,        ///< the key, the range or the right was refused by the peer's NIC
+    remote_access,  ///< the key, the range or the right was refused by the peer's NIC
     remote_operation,
-    retry_exceeded,       ///< no answer within the retry window
+    retry_exceeded,  ///< no answer within the retry window
     rnr_retry_exceeded,
-    false_success,        ///< the device reported success with the queue pair in error (quirk)
+    false_success,  ///< the device reported success with the queue pair in error (quirk)
     other,
 };
 std::string_view to_string(completion_status status) noexcept;
@@ -136,9 +136,9 @@ struct retry_parameters {
 
 struct receive_parameters {
     wire::queue_pair_facts peer;
-    std::uint32_t path_mtu = 0;       ///< bytes, the smaller of both ends
-    std::uint8_t responder_depth = 0; ///< READs of the peer that this end answers at once
-    std::uint32_t gid_index = 0;      ///< of this end, looked up by value just before
+    std::uint32_t path_mtu = 0;        ///< bytes, the smaller of both ends
+    std::uint8_t responder_depth = 0;  ///< READs of the peer that this end answers at once
+    std::uint32_t gid_index = 0;       ///< of this end, looked up by value just before
     std::uint8_t hop_limit = 64;
     std::uint8_t traffic_class = 0;
     std::uint8_t min_rnr_timer = 12;
@@ -195,7 +195,7 @@ public:
 };
 
 struct queue_pair_options {
-    std::uint32_t send_requests = 64;   ///< room in the send queue, signalled or not
+    std::uint32_t send_requests = 64;  ///< room in the send queue, signalled or not
     std::uint32_t receive_requests = 1;
     std::uint32_t inline_bytes = 0;
 };

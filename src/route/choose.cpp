@@ -140,9 +140,10 @@ void for_each_candidate(const device_facts& device, Visit&& visit) {
 }
 
 std::string refusal_text(const choice& c, const question& q) {
-    if (c.candidates.empty()) return "this host has no RDMA device; run `rvget doctor`";
+    if (c.candidates.empty())
+        return "this host has no RDMA device; see `ibv_devinfo -v` and `rdma link`";
     std::string text = "no usable GID towards " + q.peer.to_string() + ":";
-    constexpr std::size_t shown = 4;  // a table may hold hundreds; doctor prints all of it
+    constexpr std::size_t shown = 4;  // a table may hold hundreds; that is no text for one line
     for (std::size_t i = 0; i < std::min(shown, c.candidates.size()); ++i) {
         const auto& one = c.candidates[i];
         text += " [" + one.device + "/" + std::to_string(one.port);
@@ -152,7 +153,7 @@ std::string refusal_text(const choice& c, const question& q) {
     if (c.candidates.size() > shown) {
         text += " and " + std::to_string(c.candidates.size() - shown) + " more;";
     }
-    return text + " run `rvget doctor`";
+    return text + " see `ibv_devinfo -v` and `rdma link`";
 }
 
 }  // namespace

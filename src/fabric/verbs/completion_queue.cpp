@@ -48,7 +48,7 @@ completion_status status_of(ibv_wc_status status) noexcept {
 failure resource_failure(const context& parent, std::uint32_t entries, int error) {
     return {device_errc::resource, parent.device + ": completion queue of " +
                                        std::to_string(entries) + " entries: " + errno_text(error) +
-                                       "; try `rvget doctor`"};
+                                       "; see `ibv_devinfo -v` and `rdma link`"};
 }
 
 }  // namespace

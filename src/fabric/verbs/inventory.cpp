@@ -57,9 +57,10 @@ route::gid_type type_of(std::uint32_t type, bool iwarp) {
 }
 
 failure query_failure(ibv_context* context, std::string_view what, int error) {
-    return {device_errc::query_failed, std::string(ibv_get_device_name(context->device)) + ": " +
-                                           std::string(what) + ": " + errno_text(error) +
-                                           "; the device may be gone: try `rvget doctor`"};
+    return {device_errc::query_failed,
+            std::string(ibv_get_device_name(context->device)) + ": " + std::string(what) + ": " +
+                errno_text(error) +
+                "; the device may be gone: see `ibv_devinfo -v` and `rdma link`"};
 }
 
 /// The netdev of a GID entry by name. Taken from sysfs, since libibverbs gives only an interface

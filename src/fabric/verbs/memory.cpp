@@ -37,7 +37,7 @@ result<std::unique_ptr<memory_window>> window::make(std::shared_ptr<const contex
                        parent->device +
                            ": allocating a type-2 memory window: " + errno_text(errno) +
                            (unsupported ? ": this device has none; use one registration per lease"
-                                        : "; try `rvget doctor`")};
+                                        : "; see `ibv_devinfo -v` and `rdma link`")};
     }
     return std::unique_ptr<memory_window>(new window(std::move(parent), mw));
 }

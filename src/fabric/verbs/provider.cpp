@@ -28,8 +28,8 @@ public:
                 "NIC's driver or `modprobe ib_uverbs`, and for software RDMA `rdma link "
                 "add rxe0 type rxe netdev NETDEV`; until then bytes go over TCP"};
         }
-        return failure{device_errc::none,
-                       "listing RDMA devices: " + errno_text(errno) + "; try `rvget doctor`"};
+        return failure{device_errc::none, "listing RDMA devices: " + errno_text(errno) +
+                                              "; see `ibv_devinfo -v` and `rdma link`"};
     }
 
     [[nodiscard]] std::span<ibv_device* const> devices() const noexcept {

@@ -69,14 +69,14 @@ result<std::unique_ptr<fabric::queue_pair>> queue_pair::make(
     made->handle_.reset(ibv_create_qp(made->parent_->domain.get(), &attr));
     if (!made->handle_) {
         const int error = errno;
-        return failure{device_errc::resource,
-                       made->parent_->device + ": queue pair with room for " +
-                           std::to_string(options.send_requests) + " sends, " +
-                           std::to_string(options.receive_requests) + " receives and " +
-                           std::to_string(options.inline_bytes) +
-                           " inline bytes: " + errno_text(error) +
-                           ": more than the device allows, or queue pairs, memory or the rdma "
-                           "control group's hca_object are used up; try `rvget doctor`"};
+        return failure{
+            device_errc::resource,
+            made->parent_->device + ": queue pair with room for " +
+                std::to_string(options.send_requests) + " sends, " +
+                std::to_string(options.receive_requests) + " receives and " +
+                std::to_string(options.inline_bytes) + " inline bytes: " + errno_text(error) +
+                ": more than the device allows, or queue pairs, memory or the rdma "
+                "control group's hca_object are used up; see `ibv_devinfo -v` and `rdma link`"};
     }
     made->work_->queue_pair = made->handle_.get();
     return std::unique_ptr<fabric::queue_pair>(std::move(made));

@@ -85,9 +85,10 @@ failure transition_failure(const transition& t, int error) {
                        ": " + transition_cause(t, std::abs(error));
     if (!t.peer.is_zero()) {
         text += "; own GID " + gid_text(t.own) + " at index " + std::to_string(t.gid_index) +
-                ", peer GID " + gid_text(t.peer) + "; try `rvget check` with that peer";
+                ", peer GID " + gid_text(t.peer) +
+                "; test the path to that peer, with `ib_read_lat` say";
     } else {
-        text += "; try `rvget doctor`";
+        text += "; see `ibv_devinfo -v` and `rdma link`";
     }
     return {device_errc::transition_failed, std::move(text)};
 }
