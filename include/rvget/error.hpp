@@ -15,36 +15,36 @@ using boost::system::error_code;
 
 /// The request itself: nothing needs rebuilding, the same call will fail again.
 enum class request_errc {
-    invalid_argument = 1,   ///< a precondition of the call does not hold
-    malformed_handle,       ///< the text is not a handle or an rvget:// URL
-    not_found,              ///< the owner has no such slot (never staged, or freed)
-    out_of_range,           ///< the range begins past the end of the slot
-    not_pinned,             ///< policy `require` and the slot is in plain memory
-    path_not_available,     ///< policy `require` and RDMA cannot run; the detail names the reason
-    busy,                   ///< the owner is out of budget; retry after the time in the detail
-    buffer_busy,            ///< a NIC may still write the destination; await its `quiet`
-    cancelled,              ///< the caller cancelled
-    deadline_exceeded,      ///< the call's deadline passed
-    not_supported,          ///< the device or the build cannot do this
-    refused,                ///< the owner refused for a reason given in the detail
-    io,                     ///< a file or stream of the caller failed
+    invalid_argument = 1,  ///< a precondition of the call does not hold
+    malformed_handle,      ///< the text is not a handle or an rvget:// URL
+    not_found,             ///< the owner has no such slot (never staged, or freed)
+    out_of_range,          ///< the range begins past the end of the slot
+    not_pinned,            ///< policy `require` and the slot is in plain memory
+    path_not_available,    ///< policy `require` and RDMA cannot run; the detail names the reason
+    busy,                  ///< the owner is out of budget; retry after the time in the detail
+    buffer_busy,           ///< a NIC may still write the destination; await its `quiet`
+    cancelled,             ///< the caller cancelled
+    deadline_exceeded,     ///< the call's deadline passed
+    not_supported,         ///< the device or the build cannot do this
+    refused,               ///< the owner refused for a reason given in the detail
+    io,                    ///< a file or stream of the caller failed
 };
 
 /// The lease of this get: a new acquire helps.
 enum class lease_errc {
-    lost = 1,       ///< the lease ended, or its key was revoked, before the bytes were here
-    unknown,        ///< the owner does not know the lease (ended, or never granted)
-    expired,        ///< the lease is past its end; a renewal comes too late
+    lost = 1,  ///< the lease ended, or its key was revoked, before the bytes were here
+    unknown,   ///< the owner does not know the lease (ended, or never granted)
+    expired,   ///< the lease is past its end; a renewal comes too late
 };
 
 /// The control connection or the queue pair to one peer: it is re-made by the library.
 enum class connection_errc {
-    connect_failed = 1,     ///< the peer's address refuses or does not answer
-    lost,                   ///< the control connection ended while a request was pending
-    protocol,               ///< the peer sent what the protocol does not allow
-    version_mismatch,       ///< no protocol version in common
-    wrong_owner,            ///< the address is served by another owner than the handle's
-    queue_pair,             ///< the queue pair went to error; the detail names the status
+    connect_failed = 1,  ///< the peer's address refuses or does not answer
+    lost,                ///< the control connection ended while a request was pending
+    protocol,            ///< the peer sent what the protocol does not allow
+    version_mismatch,    ///< no protocol version in common
+    wrong_owner,         ///< the address is served by another owner than the handle's
+    queue_pair,          ///< the queue pair went to error; the detail names the status
 };
 
 /// The RDMA device: reopen it or choose another.
@@ -60,9 +60,9 @@ enum class device_errc {
 
 /// The node: nothing on it works any more, or not yet.
 enum class node_errc {
-    stopped = 1,        ///< shut down, or being shut down
-    out_of_memory,      ///< plain memory could not be had
-    internal,           ///< an invariant of the library did not hold; please report it
+    stopped = 1,    ///< shut down, or being shut down
+    out_of_memory,  ///< plain memory could not be had
+    internal,       ///< an invariant of the library did not hold; please report it
 };
 
 const boost::system::error_category& request_category() noexcept;
@@ -100,11 +100,11 @@ struct failure {
     std::string detail;
 
     failure() = default;
-    failure(error_code c) : code(c) {}                                             // NOLINT
+    failure(error_code c) : code(c) {}  // NOLINT
     failure(error_code c, std::string d) : code(c), detail(std::move(d)) {}
     template <class Enum>
-        requires boost::system::is_error_code_enum<Enum>::value
-    failure(Enum e, std::string d = {}) : code(make_error_code(e)), detail(std::move(d)) {}  // NOLINT
+    requires boost::system::is_error_code_enum<Enum>::value failure(Enum e, std::string d = {})
+        : code(make_error_code(e)), detail(std::move(d)) {}  // NOLINT
 
     /// "category message: detail", for a log line or a terminal.
     [[nodiscard]] std::string message() const;

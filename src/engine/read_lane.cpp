@@ -26,7 +26,10 @@ void read_lane::make(const std::string& own_address, const std::string& peer_add
                      unique_function<void()> ready) {
     self_ = shared_from_this();
     s_.rdma.lane_born();
-    const std::uint32_t entries = s_.options.read_depth + 1U;  // one more for the marker
+    // READs and the marker; in the completion queue also what the body posts of its own (a probe
+    // behind a READ on devices whose success needs one, a marker).
+    const std::uint32_t requests = s_.options.read_depth + 1U;
+    const std::uint32_t entries = requests + 2U;
     if (!s_.rdma.reserve_entries(entries)) {
         fail(reason::no_route, {device_errc::resource,
                                 "the completion queue has no room for one more queue pair; lower "
@@ -39,7 +42,7 @@ void read_lane::make(const std::string& own_address, const std::string& peer_add
     w->peer_address = peer_address;
     busy_on_worker_ = true;
     s_.env.offload(
-        [w, &rdma = s_.rdma, entries] {
+        [w, &rdma = s_.rdma, requests] {
             auto port = rdma.choose_port(w->own_address, w->peer_address);
             if (!port) {
                 w->error = port.error();
@@ -47,7 +50,7 @@ void read_lane::make(const std::string& own_address, const std::string& peer_add
             }
             w->port = std::move(port.value());
             fabric::queue_pair_options qo;
-            qo.send_requests = entries;
+            qo.send_requests = requests;
             auto made =
                 rdma.device()->create_queue_pair(rdma.reading_queue(), w->port.identity.port, qo);
             if (!made) {
@@ -255,10 +258,11 @@ void read_lane::on_completion(const fabric::completion& c) {
     }
     if (planted(bug::error_credits_unsignalled)) credit_through(c.id);
     fail(reason::get_failed,
-         {connection_errc::queue_pair,
-          "READ ended with \"" + std::string(to_string(c.status)) + "\" (vendor error " +
-              std::to_string(c.vendor_error) + ") on " + describe() +
-              "; run `rvget doctor` on both hosts and test the path between them"});
+         {connection_errc::queue_pair, "READ ended with \"" + std::string(to_string(c.status)) +
+                                           "\" (vendor error " + std::to_string(c.vendor_error) +
+                                           ") on " + describe() +
+                                           "; test the path between the two, with `ib_read_lat` "
+                                           "say, and that UDP port 4791 is open"});
 }
 
 /// RC completes a send queue in order: what stands before a success is done as well.

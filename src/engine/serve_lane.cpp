@@ -101,7 +101,7 @@ void serve_lane::destroy(unique_function<void()> proven) {
         return;
     }
     if (planted(bug::fence_proven_early))
-        proven();
+        s_.env.post(std::move(proven));
     else
         proven_.push_back(std::move(proven));
     if (std::exchange(destroying_, true)) return;

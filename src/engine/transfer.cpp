@@ -70,7 +70,8 @@ void transfer::acquire() {
     } else if (request_.policy == path_policy::require) {
         return fail({request_errc::path_not_available,
                      "policy is require and RDMA cannot run here: " + std::string(to_string(why)) +
-                         (detail.empty() ? "" : " (" + detail + ")") + "; run `rvget doctor`"});
+                         (detail.empty() ? "" : " (" + detail + ")") +
+                         "; allow chunks with policy prefer, or mend that"});
     }
     no_offer_ = why;
     report_.reason = why;
@@ -113,18 +114,16 @@ void transfer::acquired(const failure& f, wire::body* body, std::span<const std:
         report_.reason = reply->why;
         report_.detail = reply->detail;
     }
-    if (range_bytes_ > request_.length || request_.kind == destination_kind::into) {
-        const bool fits =
-            range_bytes_ <= request_.length &&
-            (request_.kind != destination_kind::into || range_bytes_ <= request_.into.size());
-        if (!fits) {
-            lease_ = reply->lease;
-            end_lease();
-            return fail(
-                {request_errc::invalid_argument, "the range has " + std::to_string(range_bytes_) +
-                                                     " bytes and the destination has room for " +
-                                                     std::to_string(request_.into.size())});
-        }
+    if (range_bytes_ > request_.length)
+        return fail({connection_errc::protocol,
+                     "the owner answered with a longer range than was "
+                     "asked for"});
+    if (request_.kind == destination_kind::into && range_bytes_ > request_.into.size()) {
+        lease_ = reply->lease;
+        return fail(
+            {request_errc::invalid_argument, "the range has " + std::to_string(range_bytes_) +
+                                                 " bytes and the destination has room for " +
+                                                 std::to_string(request_.into.size())});
     }
     switch (reply->answer) {
         case wire::answer::rdma:

@@ -30,8 +30,8 @@ std::vector<std::byte> pack_keys(std::span<const rail_key> keys);
 result<std::vector<rail_key>> unpack_keys(std::span<const std::byte> packed);
 
 struct descriptor {
-    std::uint64_t address = 0;      ///< of the range's first byte, as the owner's NIC knows it
-    std::uint64_t length = 0;       ///< of the range
+    std::uint64_t address = 0;  ///< of the range's first byte, as the owner's NIC knows it
+    std::uint64_t length = 0;   ///< of the range
     std::uint64_t lease = 0;
     std::uint32_t duration_ms = 0;  ///< of the lease, from now
     std::uint32_t generation = 0;   ///< of the lane it is for; an older one is never posted

@@ -69,11 +69,11 @@ inline constexpr std::uint64_t whole_length = ~std::uint64_t{0};
 struct acquire {
     std::uint64_t slot = 0;
     std::uint64_t offset = 0;
-    std::uint64_t length = whole_length;   ///< clipped at the end of the slot
-    std::uint32_t deadline_ms = 0;         ///< what is left of the call's deadline
-    bool force = false;                    ///< policy `require`
+    std::uint64_t length = whole_length;  ///< clipped at the end of the slot
+    std::uint32_t deadline_ms = 0;        ///< what is left of the call's deadline
+    bool force = false;                   ///< policy `require`
     std::optional<lane_offer> offer{};
-    reason no_offer_reason = reason::ok;   ///< why there is no offer
+    reason no_offer_reason = reason::ok;    ///< why there is no offer
     std::vector<std::uint64_t> detaches{};  ///< leases that end with this message; max_leases
     friend bool operator==(const acquire&, const acquire&) = default;
 };
@@ -84,9 +84,9 @@ enum class answer : std::uint8_t {
     chunked = 2,
     not_found = 3,
     out_of_range = 4,
-    not_pinned = 5,     ///< `force` on a slot in plain memory
+    not_pinned = 5,  ///< `force` on a slot in plain memory
     busy = 6,
-    refused = 7,        ///< `force`, and RDMA cannot run for `why`
+    refused = 7,  ///< `force`, and RDMA cannot run for `why`
 };
 
 struct acquire_reply {

@@ -1,6 +1,6 @@
 #pragma once
-// The payload of every transfer test: byte i is (i*31 + (i>>8)) & 0xff, which repeats at no chunk or
-// packet size, so that bytes at a wrong offset are seen.
+// The payload of every transfer test: byte i is (i*31 + (i>>8)) & 0xff, which repeats at no chunk
+// or packet size, so that bytes at a wrong offset are seen.
 
 #include <cstddef>
 #include <cstdint>
