@@ -90,6 +90,7 @@ result_of_walk run(
         users.run(stage(0, 16'384, true));
         users.run(stage(1, 12'000, true));
         users.run(stage(2, 100, true));
+        rest("after the staging");
         users.run(get(0, destination_kind::owned));
         users.run(get(1, destination_kind::pinned));
         rest("after the first gets");
@@ -99,8 +100,9 @@ result_of_walk run(
         rest("after the second gets");
         users.run(get(0, destination_kind::pinned));
         users.run(get(1, destination_kind::into, 1));
-        users.release_all();
         rest("after the last gets");
+        users.release_all();
+        rest("after the releases");
         if (!w.outcome().failed()) users.check_answered();
         for (std::size_t i = 0; i < w.size(); ++i) w.shut_down(i, 1s);
         rest("after the shutdown");

@@ -13,10 +13,16 @@
 #include <rvget/log.hpp>
 
 #include "engine/planted.hpp"
+#include "schedules/keep_freed_memory.hpp"
 #include "schedules/shrink.hpp"
 
 #if !defined(RVGET_PLANTED_BUGS)
 #error "this program needs engine objects built with RVGET_PLANTED_BUGS"
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+/// A world in which a bug struck is left where it stands.
+extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
 #endif
 
 namespace {
@@ -72,6 +78,7 @@ int find_all(std::uint64_t seed, std::uint64_t count) {
 
 int main(int argc, char** argv) {
     rvget::set_log_level(rvget::log_level::off);
+    keep_freed_memory();
     std::uint64_t seed = (std::uint64_t{std::random_device{}()} << 16) % 1'000'000'007;
     std::uint64_t count = 10'000;
     bug planted = bug::none;

@@ -46,7 +46,7 @@ operation make_stage(prng& r, std::size_t owners, std::uint8_t slot) {
 }
 
 operation make_get(prng& r, std::size_t owners, std::size_t nodes) {
-    constexpr std::uint32_t deadlines[] = {500, 500, 100, 30, 5, 1};
+    constexpr std::uint32_t deadlines[] = {2000, 2000, 500, 500, 100, 20, 2};
     operation o;
     o.kind = operation_kind::get;
     o.node =
@@ -104,10 +104,11 @@ schedule make_schedule(std::uint64_t seed) {
     }
 
     // Each kind of schedule is slow somewhere else.
-    constexpr std::uint32_t paces[] = {1, 2, 4, 8, 16};
+    constexpr std::uint32_t paces[] = {4, 8, 16, 32, 64};
     for (auto& w : s.weights) w = r.of(paces);
-    s.weights[static_cast<std::size_t>(step_kind::operation)] = r.one_in(2) ? 1 : 3;
-    s.weights[static_cast<std::size_t>(step_kind::clock)] = r.one_in(2) ? 1 : 4;
+    constexpr std::uint32_t rare[] = {1, 1, 2, 4};
+    s.weights[static_cast<std::size_t>(step_kind::operation)] = r.of(rare);
+    s.weights[static_cast<std::size_t>(step_kind::clock)] = r.of(rare);
     s.random_steps = 100 + r.below(300);
 
     const auto staged = 1 + r.below(workload::slots);
@@ -210,6 +211,7 @@ public:
             if (!world_.gone(i) && !world_.shutdown_failed(i))
                 fail(world_.name(i) + ": does not shut down");
         if (!failed()) users_.check_buffers();
+        if (!failed()) world_.check_nothing_left();
         outcome o;
         o.what = world_.outcome().what();
         o.steps = steps_;

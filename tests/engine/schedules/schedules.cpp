@@ -9,12 +9,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
 
 #include <rvget/log.hpp>
 
+#include "schedules/keep_freed_memory.hpp"
 #include "schedules/shrink.hpp"
 
 namespace {
@@ -33,9 +35,11 @@ std::uint64_t default_count() {
 
 void print_line(const std::string& line) { std::cout << "  " << line << '\n'; }
 
+std::chrono::milliseconds patience = 60s;
+
 int report(const schedule& s, const choices& order, const outcome& o) {
     std::cout << "FAILED: " << o.what << "\nseed " << s.seed << "; shrinking\n" << std::flush;
-    const auto small = shrink(s, order, 60s);
+    const auto small = shrink(s, order, patience);
     std::cout << "smallest schedule: " << small.what.operations.size() << " wishes, "
               << small.order.size() << " choices, " << small.result.steps << " steps\n"
               << describe(small.what);
@@ -89,8 +93,10 @@ int explore(std::uint64_t first, std::uint64_t count) {
 
 int main(int argc, char** argv) {
     rvget::set_log_level(rvget::log_level::off);
+    keep_freed_memory();
     std::uint64_t seed = (std::uint64_t{std::random_device{}()} << 16) % 1'000'000'007;
     std::uint64_t count = default_count();
+    std::optional<std::uint64_t> only;
     for (int i = 1; i + 1 < argc; i += 2) {
         const std::string_view option = argv[i];
         const auto value = std::stoull(argv[i + 1]);
@@ -98,12 +104,14 @@ int main(int argc, char** argv) {
             seed = value;
         } else if (option == "--count") {
             count = value;
+        } else if (option == "--patience") {
+            patience = std::chrono::milliseconds(value);
         } else if (option == "--replay") {
-            return replay(value);
+            only = value;
         } else {
-            std::cerr << "usage: schedules [--seed S] [--count N] | --replay S\n";
+            std::cerr << "usage: schedules [--seed S] [--count N] [--patience T] [--replay S]\n";
             return 2;
         }
     }
-    return explore(seed, count);
+    return only ? replay(*only) : explore(seed, count);
 }

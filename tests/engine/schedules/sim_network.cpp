@@ -92,16 +92,26 @@ void sim_link::abandon() {
     if (const auto peer = peer_.lock()) peer->broken_ = true;
 }
 
+void sim_link::stop() {
+    if (told_) return;
+    const auto self = shared_from_this();
+    if (const auto peer = peer_.lock()) peer->broken_ = true;
+    if (events_)
+        tell_closed();
+    else
+        told_ = true;
+}
+
 void sim_link::start(std::shared_ptr<engine::control_link_events> events) {
     events_ = std::move(events);
 }
 
 void sim_link::send(std::vector<std::byte> head, engine::frame_payload payload) {
-    if (closing_ || broken_ || told_) return;
     auto decoded = wire::decode_frame(head);
+    // The engine cannot know yet that nobody will hear it.
     in_.observer_.frame_sent(self_, decoded.value());
     const auto peer = peer_.lock();
-    if (!peer || peer->told_ || peer->closing_) return;
+    if (closing_ || broken_ || told_ || !peer || peer->told_ || peer->closing_) return;
     peer->inbox_.push_back(
         {std::move(head), std::move(payload), std::move(decoded.value()), in_.step_number});
 }
@@ -224,6 +234,22 @@ void sim_network::abandon(std::size_t node) {
     for (const auto& e : ends)
         if (e->self().node == node) e->abandon();
     std::erase_if(connects_, [&](const pending_connect& c) { return c.node == node; });
+    listeners_.erase(node);
+}
+
+void sim_network::stop(std::size_t node) {
+    const auto ends = ends_;
+    for (const auto& e : ends)
+        if (e->self().node == node) e->stop();
+    for (std::size_t i = 0; i < connects_.size();) {
+        if (connects_[i].node != node) {
+            ++i;
+            continue;
+        }
+        auto done = std::move(connects_[i].done);
+        connects_.erase(connects_.begin() + static_cast<std::ptrdiff_t>(i));
+        done(failure{node_errc::stopped, "this node stopped"});
+    }
     listeners_.erase(node);
 }
 

@@ -56,6 +56,7 @@ public:
     void cut();
     /// The node is gone: it is told nothing any more.
     void abandon();
+    void stop();
 
     // --- engine::control_link ------------------------------------------------------------------
 
@@ -120,6 +121,8 @@ public:
     /// Breaks a connection between two nodes, if there is one.
     void cut(std::size_t a, std::size_t b);
     void abandon(std::size_t node);
+    /// The node's strand stops for ever: everybody who waits is told so.
+    void stop(std::size_t node);
     void refuse_connections_to(std::size_t node, bool refused);
 
     std::uint64_t step_number = 0;   ///< counted by the driver

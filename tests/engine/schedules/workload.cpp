@@ -339,7 +339,7 @@ bool workload::allowed(const call& c, const error_code& e) const {
     if (is(request_errc::cancelled)) return c.cancelled;
     if (is(request_errc::deadline_exceeded)) {
         // In its natural order, and with nothing in its way, a get takes far less.
-        const bool excused = disturbed_ || !natural_since_ || *natural_since_ + 250ms > c.deadline;
+        const bool excused = slowed_ || !natural_since_ || *natural_since_ + 250ms > c.deadline;
         return world_.now() >= c.deadline && excused;
     }
     if (is(request_errc::not_found)) return s.released || world_.shutting_down(s.owner);
@@ -401,6 +401,7 @@ void workload::disturb(const operation& o) {
     auto& nic = world_.nic();
     if (world_.gone(o.node)) return;
     disturbed_ = true;
+    slowed_ = slowed_ || o.kind == operation_kind::pause || o.kind == operation_kind::shut_down;
     switch (o.kind) {
         case operation_kind::unregister:
             if (const auto region = users_[o.node]->parts[o.buffer].region.lock())

@@ -76,7 +76,7 @@ public:
     void check_buffers();
     void check_deadlines();
     /// Somebody injects faults: errors need no other explanation.
-    void expect_faults() { disturbed_ = true; }
+    void expect_faults() { disturbed_ = slowed_ = true; }
     /// From now on everything happens in its natural order.
     void nature_begins() { natural_since_ = world_.now(); }
 
@@ -162,6 +162,7 @@ private:
     std::vector<node_id> ids_;
     std::array<std::size_t, 3> paths_{};
     bool disturbed_ = false;
+    bool slowed_ = false;  ///< so that a get may reach its deadline
     std::optional<time_point> natural_since_;
     std::vector<asked> asked_;
     std::uint32_t staged_ = 0;

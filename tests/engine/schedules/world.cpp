@@ -49,6 +49,7 @@ world::world(const world_options& options)
         n->core = std::make_unique<engine::node_core>(n->env, *n->network, n->options, n->rdma);
         if (!n->core->start()) verdict_.fail("a node does not start");
     }
+    for (auto& n : nodes_) n->device = n->rdma->device();
     leases_.set_retry_window(nodes_.front()->rdma->retry_window());
 }
 
@@ -97,7 +98,8 @@ bool world::look(bool operations_left) {
             add(step_kind::frame, ends[i]->self().node, i);
     for (std::size_t i = 0; i < net_.connects(); ++i)
         if (runs(*nodes_[net_.connector(i)])) add(step_kind::connect, net_.connector(i), i);
-    for (std::size_t i = 0; i < nic_.runnable(); ++i) add(step_kind::nic, 0, i);
+    const auto moves = nic_.runnable();
+    for (std::size_t i = 0; i < moves; ++i) add(step_kind::nic, 0, i);
     if (operations_left) add(step_kind::operation, 0);
     // Time stands still while a timer is due: a strand that runs is never late by its own fault.
     if (next_timer_ && *next_timer_ > now_) add(step_kind::clock, 0);
@@ -200,7 +202,7 @@ void world::advance(std::uint32_t random) {
     // Mostly to the next timer, sometimes only half of the way. Out of its order time does not jump
     // over whatever else waits.
     auto step = *next_timer_ - now_;
-    if (random != 0) step = std::min<duration>(random % 4 == 3 ? step / 2 : step, 30ms);
+    if (random != 0) step = std::min<duration>(random % 4 == 3 ? step / 2 : step, 20ms);
     now_ += step;
     say("time passes");
     if (after_step) after_step();
@@ -258,12 +260,19 @@ void world::destroy(std::size_t node) {
         if (before_destruction) before_destruction(node);
     }
     say(name(node) + ": destroyed");
-    net_.abandon(node);
+    net_.stop(node);
     n.env.clear();
     n.core.reset();
     n.rdma.reset();
     n.env.clear();
     net_.collect();
+}
+
+void world::check_nothing_left() {
+    // Queue pairs, completion queues and regions keep their device alive.
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+        if (gone(i) && !nodes_[i]->device.expired())
+            verdict_.fail(name(i) + ": something of its device is left");
 }
 
 /// It ends like a process that is killed: what a NIC may still touch is never freed. Kept where a

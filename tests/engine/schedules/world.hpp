@@ -92,6 +92,8 @@ public:
         return nodes_[node]->core == nullptr;
     }
 
+    /// Nodes that are gone have left nothing behind.
+    void check_nothing_left();
     /// Ends what is left of the nodes without freeing what a NIC may still touch.
     void leak_all();
 
@@ -128,6 +130,7 @@ private:
         std::unique_ptr<engine::control_network> network;
         std::shared_ptr<engine::rdma_context> rdma;
         std::unique_ptr<engine::node_core> core;
+        std::weak_ptr<fabric::device> device;
         bool paused = false;
         bool shutting_down = false;
         std::optional<bool> quiet;                  ///< what the shutdown said
