@@ -1,4 +1,4 @@
-#include "schedules/describe.hpp"
+#include "engine/schedules/describe.hpp"
 
 #include <variant>
 

@@ -10,7 +10,7 @@
 
 #include <rvget/log.hpp>
 
-#include "schedules/workload.hpp"
+#include "engine/schedules/workload.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "schedules/lease_oracle.hpp"
+#include "engine/schedules/lease_oracle.hpp"
 
 #include <algorithm>
 #include <utility>

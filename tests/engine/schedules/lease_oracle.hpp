@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "engine/counters.hpp"
+#include "engine/schedules/sim_network.hpp"
+#include "engine/schedules/verdict.hpp"
 #include "fabric/fabric.hpp"
-#include "schedules/sim_network.hpp"
-#include "schedules/verdict.hpp"
 
 namespace rvget::test {
 

@@ -1,4 +1,4 @@
-#include "schedules/observed_nic.hpp"
+#include "engine/schedules/observed_nic.hpp"
 
 #include <utility>
 

@@ -13,8 +13,8 @@
 #include <rvget/log.hpp>
 
 #include "engine/planted.hpp"
-#include "schedules/keep_freed_memory.hpp"
-#include "schedules/shrink.hpp"
+#include "engine/schedules/keep_freed_memory.hpp"
+#include "engine/schedules/shrink.hpp"
 
 #if !defined(RVGET_PLANTED_BUGS)
 #error "this program needs engine objects built with RVGET_PLANTED_BUGS"

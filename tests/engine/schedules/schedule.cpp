@@ -1,4 +1,4 @@
-#include "schedules/schedule.hpp"
+#include "engine/schedules/schedule.hpp"
 
 #include <algorithm>
 #include <exception>

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "schedules/workload.hpp"
-#include "schedules/world.hpp"
+#include "engine/schedules/workload.hpp"
+#include "engine/schedules/world.hpp"
 
 namespace rvget::test {
 

@@ -16,8 +16,8 @@
 
 #include <rvget/log.hpp>
 
-#include "schedules/keep_freed_memory.hpp"
-#include "schedules/shrink.hpp"
+#include "engine/schedules/keep_freed_memory.hpp"
+#include "engine/schedules/shrink.hpp"
 
 namespace {
 

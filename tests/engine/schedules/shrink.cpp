@@ -1,4 +1,4 @@
-#include "schedules/shrink.hpp"
+#include "engine/schedules/shrink.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "schedules/schedule.hpp"
+#include "engine/schedules/schedule.hpp"
 
 namespace rvget::test {
 

@@ -1,4 +1,4 @@
-#include "schedules/sim_environment.hpp"
+#include "engine/schedules/sim_environment.hpp"
 
 #include <algorithm>
 #include <utility>

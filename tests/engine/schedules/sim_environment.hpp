@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/environment.hpp"
-#include "schedules/prng.hpp"
-#include "schedules/worker.hpp"
+#include "engine/schedules/prng.hpp"
+#include "engine/schedules/worker.hpp"
 
 namespace rvget::test {
 

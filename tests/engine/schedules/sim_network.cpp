@@ -1,11 +1,11 @@
-#include "schedules/sim_network.hpp"
+#include "engine/schedules/sim_network.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <utility>
 
-#include "schedules/describe.hpp"
+#include "engine/schedules/describe.hpp"
 
 namespace rvget::test {
 

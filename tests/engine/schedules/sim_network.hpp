@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/control_link.hpp"
-#include "schedules/sim_environment.hpp"
+#include "engine/schedules/sim_environment.hpp"
 #include "wire/frames.hpp"
 
 namespace rvget::test {

@@ -1,4 +1,4 @@
-#include "schedules/workload.hpp"
+#include "engine/schedules/workload.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "schedules/pattern.hpp"
-#include "schedules/world.hpp"
+#include "engine/schedules/pattern.hpp"
+#include "engine/schedules/world.hpp"
 
 namespace rvget::test {
 

@@ -1,4 +1,4 @@
-#include "schedules/world.hpp"
+#include "engine/schedules/world.hpp"
 
 #include <algorithm>
 #include <utility>

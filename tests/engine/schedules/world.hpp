@@ -16,13 +16,13 @@
 #include <rvget/config.hpp>
 
 #include "engine/node_core.hpp"
+#include "engine/schedules/lease_oracle.hpp"
+#include "engine/schedules/observed_nic.hpp"
+#include "engine/schedules/sim_environment.hpp"
+#include "engine/schedules/sim_network.hpp"
+#include "engine/schedules/verdict.hpp"
 #include "fabric/fault/fault_provider.hpp"
 #include "fabric/sim/network.hpp"
-#include "schedules/lease_oracle.hpp"
-#include "schedules/observed_nic.hpp"
-#include "schedules/sim_environment.hpp"
-#include "schedules/sim_network.hpp"
-#include "schedules/verdict.hpp"
 
 namespace rvget::test {
 
