@@ -154,15 +154,17 @@ public:
     template <class Token>
     auto async_get(const url& from, const get_options& options, Token&& token) {
         return initiate<get_result>(
-            [this, from, options](auto done) { return begin_get(from, options, std::move(done)); },
+            [this, from, options](operation o, auto done) {
+                begin_get(o, from, options, std::move(done));
+            },
             std::forward<Token>(token));
     }
     /// A registered buffer, with no copy.
     template <class Token>
     auto async_get_pinned(const url& from, const get_options& options, Token&& token) {
         return initiate<get_pinned_result>(
-            [this, from, options](auto done) {
-                return begin_get_pinned(from, options, std::move(done));
+            [this, from, options](operation o, auto done) {
+                begin_get_pinned(o, from, options, std::move(done));
             },
             std::forward<Token>(token));
     }
@@ -172,8 +174,8 @@ public:
     auto async_get_into(const url& from, std::span<std::byte> destination,
                         const get_options& options, Token&& token) {
         return initiate<get_into_result>(
-            [this, from, destination, options](auto done) {
-                return begin_get_into(from, destination, options, std::move(done));
+            [this, from, destination, options](operation o, auto done) {
+                begin_get_into(o, from, destination, options, std::move(done));
             },
             std::forward<Token>(token));
     }
@@ -181,20 +183,22 @@ public:
     template <class Token>
     auto async_metadata(const url& of, Token&& token) {
         return initiate<slot_metadata>(
-            [this, of](auto done) { return begin_metadata(of, std::move(done)); },
+            [this, of](operation, auto done) { begin_metadata(of, std::move(done)); },
             std::forward<Token>(token));
     }
     /// Connects ahead of the first get; tells which owner is there.
     template <class Token>
     auto async_connect(const endpoint_address& to, Token&& token) {
         return initiate<node_id>(
-            [this, to](auto done) { return begin_connect(to, std::move(done)); },
+            [this, to](operation, auto done) { begin_connect(to, std::move(done)); },
             std::forward<Token>(token));
     }
 
     [[nodiscard]] result<get_result> get(const url& from, const get_options& options = {});
     [[nodiscard]] result<get_pinned_result> get_pinned(const url& from,
                                                        const get_options& options = {});
+    /// A failure carries no `quiet`: where the destination lies in a region, use async_get_into, or
+    /// unregister the region before other use of it.
     [[nodiscard]] result<get_into_result> get_into(const url& from,
                                                    std::span<std::byte> destination,
                                                    const get_options& options = {});
@@ -209,7 +213,8 @@ public:
 
     /// Gate, let leases end, revoke and drain the rest, close; all within `deadline`. False where a
     /// queue pair could not be proven quiet in time: its memory is leaked and logged, never freed.
-    /// Blocks; not on the node's executor. Later calls return the first one's answer.
+    /// Blocks; not on the node's executor. Every operation is answered, with `stopped` where it did
+    /// not end before; so is every later call. Later calls of this return the first one's answer.
     bool shutdown(std::chrono::milliseconds deadline);
 
     struct impl;  ///< the library's side
@@ -221,12 +226,13 @@ private:
 
     explicit node(std::shared_ptr<impl> i) noexcept;
 
-    operation begin_get(const url&, const get_options&, callback<get_result>);
-    operation begin_get_pinned(const url&, const get_options&, callback<get_pinned_result>);
-    operation begin_get_into(const url&, std::span<std::byte>, const get_options&,
-                             callback<get_into_result>);
-    operation begin_metadata(const url&, callback<slot_metadata>);
-    operation begin_connect(const endpoint_address&, callback<node_id>);
+    operation next_operation() noexcept;
+    void begin_get(operation, const url&, const get_options&, callback<get_result>);
+    void begin_get_pinned(operation, const url&, const get_options&, callback<get_pinned_result>);
+    void begin_get_into(operation, const url&, std::span<std::byte>, const get_options&,
+                        callback<get_into_result>);
+    void begin_metadata(const url&, callback<slot_metadata>);
+    void begin_connect(const endpoint_address&, callback<node_id>);
     static void cancel(const std::weak_ptr<impl>& i, operation o);
 
     /// Ties a begin function to a completion token: handler on its executor, work kept there until
@@ -239,19 +245,22 @@ private:
                 auto slot = asio::get_associated_cancellation_slot(handler);
                 auto executor = asio::prefer(asio::get_associated_executor(handler, get_executor()),
                                              asio::execution::outstanding_work.tracked);
-                const auto o = b(callback<R>(
-                    [handler = std::move(handler), executor](error_code ec, R r) mutable {
-                        asio::post(executor,
-                                   [handler = std::move(handler), ec, r = std::move(r)]() mutable {
-                                       asio::get_associated_cancellation_slot(handler).clear();
-                                       std::move(handler)(ec, std::move(r));
-                                   });
-                    }));
+                // Connected before the operation begins: its handler may run, and take the slot
+                // with it, before this function returns.
+                const auto o = next_operation();
                 if (slot.is_connected())
                     slot.assign(
                         [weak = std::weak_ptr<impl>(impl_), o](asio::cancellation_type type) {
                             if (type != asio::cancellation_type::none) cancel(weak, o);
                         });
+                b(o,
+                  callback<R>([handler = std::move(handler), executor](error_code ec, R r) mutable {
+                      asio::post(executor,
+                                 [handler = std::move(handler), ec, r = std::move(r)]() mutable {
+                                     asio::get_associated_cancellation_slot(handler).clear();
+                                     std::move(handler)(ec, std::move(r));
+                                 });
+                  }));
             },
             token, std::move(begin));
     }

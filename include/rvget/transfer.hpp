@@ -15,13 +15,14 @@
 
 namespace rvget {
 
-/// Per call; what is not set comes from the node's options.
+/// Per call; what is not set comes from the node's options. (`{}`, so that a designated initialiser
+/// may leave members out under -Wmissing-field-initializers.)
 struct get_options {
     std::uint64_t offset = 0;
     /// Clipped at the end of the slot. None: to the end.
-    std::optional<std::uint64_t> length;
-    std::optional<std::chrono::milliseconds> deadline;
-    std::optional<path_policy> policy;
+    std::optional<std::uint64_t> length{};
+    std::optional<std::chrono::milliseconds> deadline{};
+    std::optional<path_policy> policy{};
 };
 
 /// Which way the bytes took, why, over what, and where the time went. Filled on errors as far as

@@ -34,10 +34,11 @@ result<void> node_options::validate() const {
     for (const auto& [name, value] : {std::pair{"default_deadline", default_deadline},
                                       std::pair{"handshake_timeout", handshake_timeout},
                                       std::pair{"peer_timeout", peer_timeout}})
-        if (value < 1ms)
-            return wrong(std::string(name) + " is " + ms(value) + " and at least 1 ms");
-    if (wireup_wait < 0ms) return wrong("wireup_wait is negative");
-    if (spin < 0us) return wrong("spin is negative");
+        if (value < 1ms || value > 24h)
+            return wrong(std::string(name) + " is " + ms(value) + " and between 1 ms and a day");
+    if (wireup_wait < 0ms || wireup_wait > 24h)
+        return wrong("wireup_wait is " + ms(wireup_wait) + " and between 0 and a day");
+    if (spin < 0us || spin > 1h) return wrong("spin is negative or more than an hour");
     if (read_depth < 1 || read_depth > 128)
         return wrong("read_depth is " + std::to_string(read_depth) + " and between 1 and 128");
     if (read_piece_bytes < 4096) return wrong("read_piece_bytes is less than 4096");

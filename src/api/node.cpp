@@ -1,5 +1,9 @@
+#include <algorithm>
 #include <cstring>
+#include <exception>
 #include <future>
+#include <mutex>
+#include <vector>
 
 #include "api/node_impl.hpp"
 #include "base/log.hpp"
@@ -42,7 +46,7 @@ result<node> node::impl::start(node_options options, boost::asio::io_context* co
                                     : std::make_unique<engine::runtime>(ro);
     // The constructor only watches and draws the id; the strand is not running anything of ours
     // yet.
-    i->core = std::make_unique<engine::node_core>(i->runtime->env(), i->runtime->network(),
+    i->core = std::make_shared<engine::node_core>(i->runtime->env(), i->runtime->network(),
                                                   i->options, i->rdma);
     i->id = i->core->id();
     auto at = i->core->start();
@@ -55,6 +59,29 @@ result<node> node::impl::start(node_options options, boost::asio::io_context* co
     return node(std::move(i));
 }
 
+namespace {
+
+/// No deadline is further away than this, so that sums with a time point never overflow.
+constexpr std::chrono::milliseconds furthest = 24h * 365;
+
+std::chrono::milliseconds bounded(std::chrono::milliseconds t) {
+    return std::clamp<std::chrono::milliseconds>(t, 0ms, furthest);
+}
+
+/// For memory that a NIC may still touch, and what refers to it. Reachable from here, so that a
+/// leak checker tells it from an oversight.
+void keep_for_ever(std::shared_ptr<const void> what) {
+    struct shelf {
+        std::mutex mutex;
+        std::vector<std::shared_ptr<const void>> kept;
+    };
+    static auto* const s = new shelf;
+    const std::lock_guard lock(s->mutex);
+    s->kept.push_back(std::move(what));
+}
+
+}  // namespace
+
 node::impl::~impl() {
     if (!shut_down) shutdown(1s);
 }
@@ -63,6 +90,7 @@ bool node::impl::shutdown(std::chrono::milliseconds deadline) {
     const std::lock_guard lock(shutdown_mutex);
     if (shut_down) return *shut_down;
     stopping = true;
+    deadline = bounded(deadline);
     auto quiet = std::make_shared<std::promise<bool>>();
     auto answer = quiet->get_future();
     runtime->post([this, quiet, deadline] {
@@ -73,10 +101,10 @@ bool node::impl::shutdown(std::chrono::milliseconds deadline) {
     const bool proven = answer.wait_for(deadline + 1s) == std::future_status::ready && answer.get();
     runtime->stop();
     if (!proven) {
-        // Memory that a NIC may still touch is never freed, nor what refers to it.
-        static_cast<void>(core.release());
-        static_cast<void>(new std::shared_ptr<engine::rdma_context>(rdma));
+        keep_for_ever(core);
+        keep_for_ever(rdma);
     }
+    last_statistics = count();
     shut_down = proven;
     return proven;
 }
@@ -126,23 +154,27 @@ result<R> wait(std::future<result<R>> answer) {
 
 }  // namespace
 
+node_statistics node::impl::count() const {
+    const auto& c = core->stats();
+    return {.leases_granted = c.leases_granted,
+            .leases_released = c.leases_released,
+            .leases_expired = c.leases_expired,
+            .leases_active = c.leases_active,
+            .slots = core->owner().slot_count(),
+            .gets_answered = c.gets_answered,
+            .gets_failed = c.gets_failed,
+            .bytes_copied = c.bytes_copied,
+            .registered_bytes = rdma->usable() ? rdma->memory().stats().registered_bytes : 0,
+            .queue_pairs_made = c.lanes_made,
+            .queue_pairs_failed = c.lanes_failed};
+}
+
 node_statistics node::statistics() const {
-    auto answer = impl_->on_strand([i = impl_.get()]() -> result<node_statistics> {
-        const auto& c = i->core->stats();
-        return node_statistics{.leases_granted = c.leases_granted,
-                               .leases_released = c.leases_released,
-                               .leases_expired = c.leases_expired,
-                               .leases_active = c.leases_active,
-                               .slots = i->core->owner().slot_count(),
-                               .gets_answered = c.gets_answered,
-                               .gets_failed = c.gets_failed,
-                               .bytes_copied = c.bytes_copied,
-                               .registered_bytes = i->rdma->memory().stats().registered_bytes,
-                               .queue_pairs_made = c.lanes_made,
-                               .queue_pairs_failed = c.lanes_failed};
-    });
-    auto r = wait(std::move(answer));
-    return r ? r.value() : node_statistics{};
+    auto now = wait(
+        impl_->on_strand([i = impl_.get()]() -> result<node_statistics> { return i->count(); }));
+    if (now) return now.value();
+    const std::lock_guard lock(impl_->shutdown_mutex);
+    return impl_->last_statistics;
 }
 
 // ---- owner
@@ -307,6 +339,7 @@ quiet region::unregister() {
 
 result<region> node::register_region(std::span<std::byte> memory) {
     if (memory.empty()) return failure{request_errc::invalid_argument, "an empty region"};
+    if (impl_->stopping) return stopped();
     if (!impl_->rdma->usable())
         return failure{device_errc::none,
                        "no RDMA device to register with: " + impl_->rdma->why_not_detail()};
@@ -330,10 +363,39 @@ result<region> node::register_region(std::span<std::byte> memory) {
 
 // ---- consumer
 
-node::operation node::impl::begin(const url& from, const get_options& o,
-                                  engine::destination_kind kind, std::span<std::byte> into,
-                                  engine::transfer::answered done) {
-    const auto op = next_operation++;
+namespace {
+
+/// Calls `f` exactly once: with `stopped` where the strand has stopped and what was posted there is
+/// destroyed without having run.
+template <class R>
+class answer_once {
+public:
+    explicit answer_once(detail::unique_function<void(error_code, R)> f) : f_(std::move(f)) {}
+    answer_once(answer_once&&) noexcept = default;
+    answer_once& operator=(answer_once&&) = delete;
+    ~answer_once() {
+        if (!f_) return;
+        R nothing{};
+        if constexpr (requires { nothing.report; }) nothing.report.detail = stopped().detail;
+        try {
+            (*this)(node_errc::stopped, std::move(nothing));
+        } catch (const std::exception& e) {
+            log(log_level::error, "event=answer_lost cause=" + quoted(e.what()));
+        }
+    }
+    void operator()(error_code ec, R r) { std::exchange(f_, nullptr)(ec, std::move(r)); }
+
+private:
+    detail::unique_function<void(error_code, R)> f_;
+};
+
+}  // namespace
+
+node::operation node::next_operation() noexcept { return impl_->next_operation++; }
+
+void node::impl::begin(operation op, const url& from, const get_options& o,
+                       engine::destination_kind kind, std::span<std::byte> into,
+                       engine::transfer::answered done) {
     engine::transfer_request r;
     r.slot = from.handle.slot;
     r.offset = o.offset;
@@ -341,60 +403,58 @@ node::operation node::impl::begin(const url& from, const get_options& o,
     r.policy = o.policy.value_or(options.policy);
     r.kind = kind;
     r.into = into;
-    r.deadline = runtime->env().now() + o.deadline.value_or(options.default_deadline);
+    r.deadline = runtime->env().now() + bounded(o.deadline.value_or(options.default_deadline));
     runtime->post([this, from, r, op, done = std::move(done)]() mutable {
         core->consumer().get(from.address, from.handle.owner, r, std::move(done), op);
     });
-    return op;
 }
 
-node::operation node::begin_get(const url& from, const get_options& o, callback<get_result> done) {
-    return impl_->begin(from, o, engine::destination_kind::owned, {},
-                        [done = std::move(done)](engine::transfer_answer a) mutable {
-                            done(a.error.code, {std::move(a.data), std::move(a.report)});
-                        });
+void node::begin_get(operation o, const url& from, const get_options& options,
+                     callback<get_result> done) {
+    impl_->begin(o, from, options, engine::destination_kind::owned, {},
+                 [once = answer_once(std::move(done))](engine::transfer_answer a) mutable {
+                     once(a.error.code, {std::move(a.data), std::move(a.report)});
+                 });
 }
 
-node::operation node::begin_get_pinned(const url& from, const get_options& o,
-                                       callback<get_pinned_result> done) {
-    return impl_->begin(from, o, engine::destination_kind::pinned, {},
-                        [done = std::move(done)](engine::transfer_answer a) mutable {
-                            done(a.error.code, {std::move(a.data), std::move(a.report)});
-                        });
+void node::begin_get_pinned(operation o, const url& from, const get_options& options,
+                            callback<get_pinned_result> done) {
+    impl_->begin(o, from, options, engine::destination_kind::pinned, {},
+                 [once = answer_once(std::move(done))](engine::transfer_answer a) mutable {
+                     once(a.error.code, {std::move(a.data), std::move(a.report)});
+                 });
 }
 
-node::operation node::begin_get_into(const url& from, std::span<std::byte> destination,
-                                     const get_options& o, callback<get_into_result> done) {
-    return impl_->begin(from, o, engine::destination_kind::into, destination,
-                        [done = std::move(done)](engine::transfer_answer a) mutable {
-                            done(a.error.code, {a.bytes, std::move(a.report), a.quiet});
-                        });
+void node::begin_get_into(operation o, const url& from, std::span<std::byte> destination,
+                          const get_options& options, callback<get_into_result> done) {
+    impl_->begin(o, from, options, engine::destination_kind::into, destination,
+                 [once = answer_once(std::move(done))](engine::transfer_answer a) mutable {
+                     once(a.error.code, {a.bytes, std::move(a.report), a.quiet});
+                 });
 }
 
-node::operation node::begin_metadata(const url& of, callback<slot_metadata> done) {
-    impl_->runtime->post([i = impl_.get(), of, done = std::move(done)]() mutable {
+void node::begin_metadata(const url& of, callback<slot_metadata> done) {
+    impl_->runtime->post([i = impl_.get(), of, once = answer_once(std::move(done))]() mutable {
         i->core->consumer().ask(
             of.address, of.handle.owner, wire::metadata_request{of.handle.slot},
-            i->runtime->env().now() + i->options.default_deadline,
-            [done = std::move(done)](const failure& f, const wire::body* body) mutable {
-                if (f.code) return done(f.code, {});
+            i->runtime->env().now() + bounded(i->options.default_deadline),
+            [once = std::move(once)](const failure& f, const wire::body* body) mutable {
+                if (f.code) return once(f.code, {});
                 const auto* m = std::get_if<wire::metadata_reply>(body);
-                if (m == nullptr) return done(connection_errc::protocol, {});
-                if (!m->found) return done(request_errc::not_found, {});
-                done({}, {m->bytes, m->references, m->leases, m->pinned});
+                if (m == nullptr) return once(connection_errc::protocol, {});
+                if (!m->found) return once(request_errc::not_found, {});
+                once({}, {m->bytes, m->references, m->leases, m->pinned});
             });
     });
-    return 0;
 }
 
-node::operation node::begin_connect(const endpoint_address& to, callback<node_id> done) {
-    impl_->runtime->post([i = impl_.get(), to, done = std::move(done)]() mutable {
+void node::begin_connect(const endpoint_address& to, callback<node_id> done) {
+    impl_->runtime->post([i = impl_.get(), to, once = answer_once(std::move(done))]() mutable {
         i->core->consumer().connect(
-            to, [done = std::move(done)](const failure& f, node_id owner) mutable {
-                done(f.code, owner);
+            to, [once = std::move(once)](const failure& f, node_id owner) mutable {
+                once(f.code, owner);
             });
     });
-    return 0;
 }
 
 void node::cancel(const std::weak_ptr<impl>& weak, operation o) {
@@ -423,18 +483,20 @@ constexpr auto reported = [](const auto& r) { return r.report.detail; };
 }  // namespace
 
 result<get_result> node::get(const url& from, const get_options& o) {
-    return blocking<get_result>([&](auto done) { begin_get(from, o, std::move(done)); }, reported);
+    return blocking<get_result>(
+        [&](auto done) { begin_get(next_operation(), from, o, std::move(done)); }, reported);
 }
 
 result<get_pinned_result> node::get_pinned(const url& from, const get_options& o) {
     return blocking<get_pinned_result>(
-        [&](auto done) { begin_get_pinned(from, o, std::move(done)); }, reported);
+        [&](auto done) { begin_get_pinned(next_operation(), from, o, std::move(done)); }, reported);
 }
 
 result<get_into_result> node::get_into(const url& from, std::span<std::byte> destination,
                                        const get_options& o) {
     return blocking<get_into_result>(
-        [&](auto done) { begin_get_into(from, destination, o, std::move(done)); }, reported);
+        [&](auto done) { begin_get_into(next_operation(), from, destination, o, std::move(done)); },
+        reported);
 }
 
 result<slot_metadata> node::metadata(const url& of) {

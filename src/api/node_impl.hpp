@@ -18,13 +18,14 @@ struct node::impl : std::enable_shared_from_this<node::impl> {
     node_options options;
     std::unique_ptr<engine::runtime> runtime;
     std::shared_ptr<engine::rdma_context> rdma;
-    std::unique_ptr<engine::node_core> core;
+    std::shared_ptr<engine::node_core> core;
     std::optional<endpoint_address> address;
     node_id id;
     std::atomic<operation> next_operation{1};
     std::atomic<bool> stopping{false};
     std::mutex shutdown_mutex;
     std::optional<bool> shut_down;
+    node_statistics last_statistics;  ///< as of the end of shutdown
 
     /// Opens what `provider` has (null: none) and starts; the common part of node::start.
     static result<node> start(node_options options, boost::asio::io_context* context,
@@ -35,8 +36,10 @@ struct node::impl : std::enable_shared_from_this<node::impl> {
     template <class F>
     auto on_strand(F f);
 
-    operation begin(const url& from, const get_options& o, engine::destination_kind kind,
-                    std::span<std::byte> into, engine::transfer::answered done);
+    void begin(operation op, const url& from, const get_options& o, engine::destination_kind kind,
+               std::span<std::byte> into, engine::transfer::answered done);
+    /// On the strand, or after it has stopped.
+    [[nodiscard]] node_statistics count() const;
     bool shutdown(std::chrono::milliseconds deadline);
 };
 

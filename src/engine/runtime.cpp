@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -339,7 +340,6 @@ struct runtime::impl {
     std::shared_ptr<control_network> network;
     std::shared_ptr<asio_loop> loop;
     std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work;
-    std::mutex thread_mutex;
     std::thread thread;
 };
 
@@ -348,7 +348,19 @@ runtime::runtime(const runtime_options& options) : impl_(std::make_unique<impl>(
 runtime::runtime(boost::asio::io_context& embedder, const runtime_options& options)
     : impl_(std::make_unique<impl>(embedder, options)) {}
 
-runtime::~runtime() { stop(); }
+runtime::~runtime() {
+    stop();
+    impl_->work.reset();
+    if (!impl_->thread.joinable()) {
+        return;
+    }
+    if (impl_->thread.get_id() == std::this_thread::get_id()) {
+        impl_->thread
+            .detach();  // destroyed from a callback: it ends, with all it needs, on its own
+    } else {
+        impl_->thread.join();
+    }
+}
 
 environment& runtime::env() noexcept { return *impl_->loop; }
 
@@ -360,21 +372,13 @@ void runtime::post(environment::task f) { impl_->loop->post(std::move(f)); }
 
 void runtime::stop() {
     impl_->loop->stop();
-    // Nothing is pending any more but handlers that find the loop stopped, so run() returns.
-    std::thread thread;
-    {
-        const std::lock_guard lock(impl_->thread_mutex);
-        impl_->work.reset();
-        thread.swap(impl_->thread);
-    }
-    if (!thread.joinable()) {
+    if (!impl_->own || impl_->thread.get_id() == std::this_thread::get_id()) {
         return;
     }
-    if (thread.get_id() == std::this_thread::get_id()) {
-        thread.detach();  // stopped from a callback: it ends, with all it needs, on its own
-    } else {
-        thread.join();
-    }
+    // Twice, because what the running handler posted from its own thread comes behind the first.
+    std::promise<void> flushed;
+    asio::post(impl_->context, [&] { asio::post(impl_->context, [&] { flushed.set_value(); }); });
+    flushed.get_future().wait();
 }
 
 }  // namespace rvget::engine

@@ -57,7 +57,9 @@ public:
     /// answered (`stopped`), links and the listener closed with on_closed told, these callbacks on
     /// the calling thread; then timers and posted tasks are destroyed unrun, `offload` work not
     /// begun likewise, running work is awaited and its `done` destroyed. Blocks while a callback or
-    /// work runs, and in the internal-thread mode while the system resolves a name.
+    /// work runs. In the internal-thread mode what others posted to executor() before is run first,
+    /// and the thread goes on to run what they post later, until destruction; that may block while
+    /// the system resolves a name.
     /// Any thread (the embedder's io_context need not be running), also from a callback; not from
     /// offloaded work. Call it again as you like.
     void stop();
