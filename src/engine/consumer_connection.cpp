@@ -27,8 +27,8 @@ void consumer_connection::open(unique_function<void()> on_up) {
     timer_ = s_.env.at(deadline, [self = shared_from_this()] {
         self->timer_ = 0;
         if (self->state_ != state::greeting) return;  // connect has the same deadline of its own
-        self->goodbye_ = "it does not answer as an rvget owner within the handshake timeout";
-        self->link_->close();
+        self->end(connection_errc::connect_failed,
+                  "it does not answer as an rvget owner within the handshake timeout");
     });
     s_.net.connect(to_, deadline,
                    [self = shared_from_this()](result<std::shared_ptr<control_link>> link) {
@@ -49,11 +49,10 @@ void consumer_connection::connected(std::shared_ptr<control_link> link) {
 
 void consumer_connection::greeted(const wire::hello& m) {
     const auto newest = std::min(m.version_newest, wire::protocol_version);
-    if (newest < std::max(m.version_oldest, wire::protocol_version_oldest)) {
-        goodbye_ = "no protocol version in common: it speaks " + std::to_string(m.version_oldest) +
-                   " to " + std::to_string(m.version_newest);
-        return link_->close();
-    }
+    if (newest < std::max(m.version_oldest, wire::protocol_version_oldest))
+        return end(connection_errc::version_mismatch,
+                   "no protocol version in common: it speaks " + std::to_string(m.version_oldest) +
+                       " to " + std::to_string(m.version_newest) + "; update the older of the two");
     owner_ = m.node;
     state_ = state::up;
     s_.env.cancel(std::exchange(timer_, 0));
@@ -74,8 +73,7 @@ void consumer_connection::close(const std::string& why) {
 void consumer_connection::on_closed(const failure& why) {
     if (state_ == state::closed) return;
     const auto self = shared_from_this();  // the handlers below may drop the last other reference
-    failure f = why;
-    if (!goodbye_.empty()) f = {connection_errc::lost, to_.to_string() + ": " + goodbye_};
+    const failure f = goodbye_.value_or(why);
     state_ = state::closed;
     s_.env.cancel(std::exchange(timer_, 0));
     s_.env.cancel(std::exchange(ended_timer_, 0));
@@ -130,10 +128,8 @@ void consumer_connection::on_frame(std::span<const std::byte> head,
 
 void consumer_connection::deliver(wire::frame& f, std::span<const std::byte> payload) {
     const bool filled = std::exchange(filled_, false);
-    if (const auto* bye = std::get_if<wire::goodbye>(&f.body)) {
-        goodbye_ = "it said goodbye: " + bye->why;
-        return link_->close();
-    }
+    if (const auto* bye = std::get_if<wire::goodbye>(&f.body))
+        return end(connection_errc::lost, "it said goodbye: " + bye->why);
     if (const auto* hello = std::get_if<wire::hello>(&f.body)) {
         if (state_ != state::greeting) return protocol_error("a second greeting");
         return greeted(*hello);
@@ -161,7 +157,11 @@ void consumer_connection::deliver(wire::frame& f, std::span<const std::byte> pay
 void consumer_connection::protocol_error(const std::string& what) {
     if (state_ == state::closed) return;
     log(log_level::warning, "peer=" + link_->peer_name() + " action=close cause=\"" + what + "\"");
-    goodbye_ = "protocol error: it sent " + what;
+    end(connection_errc::protocol, "protocol error: it sent " + what);
+}
+
+void consumer_connection::end(connection_errc code, const std::string& why) {
+    goodbye_ = failure(code, to_.to_string() + ": " + why);
     link_->close();
 }
 

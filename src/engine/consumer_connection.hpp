@@ -78,6 +78,7 @@ private:
     void greeted(const wire::hello& m);
     void deliver(wire::frame& f, std::span<const std::byte> payload);
     void protocol_error(const std::string& what);
+    void end(connection_errc code, const std::string& why);
     void start_lane();
     void lane_failed(reason why, const failure& f);
     void lane_settled();
@@ -95,7 +96,7 @@ private:
     std::unordered_map<std::uint64_t, pending> pending_;
     std::optional<wire::frame> announced_;  ///< decoded when its payload was announced
     bool filled_ = false;                   ///< that payload goes to the destination of its pull
-    std::string goodbye_;
+    std::optional<failure> goodbye_;        ///< why this end closed, or the owner said it would
 
     std::vector<std::uint64_t> ended_leases_;
     environment::timer_id ended_timer_ = 0;
