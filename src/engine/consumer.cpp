@@ -72,8 +72,8 @@ void consumer::cancel(std::uint64_t operation) {
 void consumer::connect(const endpoint_address& to,
                        unique_function<void(const failure&, node_id)> done) {
     with_connection(
-        to, [done = std::move(done)](const failure& f,
-                                     std::shared_ptr<consumer_connection> connection) mutable {
+        to, [done = std::move(done)](
+                const failure& f, const std::shared_ptr<consumer_connection>& connection) mutable {
             done(f, f.code ? node_id{} : connection->owner());
         });
 }
@@ -99,7 +99,7 @@ void consumer::ask(const endpoint_address& at, node_id owner, wire::body request
     });
     with_connection(
         at, [finish, owner, at, request = std::move(request)](
-                const failure& f, std::shared_ptr<consumer_connection> connection) mutable {
+                const failure& f, const std::shared_ptr<consumer_connection>& connection) mutable {
             if (f.code) return finish(f, nullptr);
             if (connection->owner() != owner) return finish(wrong_owner(at), nullptr);
             connection->request(std::move(request),

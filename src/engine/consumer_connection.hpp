@@ -25,7 +25,7 @@ public:
     using event = unique_function<void(const failure&)>;
 
     consumer_connection(services& s, endpoint_address to, event on_closed);
-    ~consumer_connection();
+    ~consumer_connection() override;
 
     /// Connects and greets. Either `on_up` runs, once, or the connection is closed instead.
     void open(unique_function<void()> on_up);

@@ -25,7 +25,7 @@ public:
 
     owner_connection(services& s, owner& o, std::shared_ptr<control_link> link,
                      closed_handler on_closed);
-    ~owner_connection();
+    ~owner_connection() override;
 
     void start();
     /// Says goodbye and closes; leases that are active keep their deadlines.

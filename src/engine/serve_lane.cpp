@@ -10,10 +10,9 @@ namespace rvget::engine {
 
 serve_lane::serve_lane(services& s, std::uint32_t generation) : s_(s), generation_(generation) {}
 
-serve_lane::~serve_lane() {
-    // Destruction is asked for by destroy(); a lane that dies otherwise dies with its node, when
-    // nothing is wired any more.
-}
+// Destruction is asked for by destroy(); a lane that dies otherwise dies with its node, when
+// nothing is wired any more.
+serve_lane::~serve_lane() = default;
 
 void serve_lane::wire(const std::string& own_address, const wire::queue_pair_facts& consumer) {
     struct work {

@@ -116,7 +116,6 @@ private:
     bool tell_payload_ = false;  ///< own_payload_ goes to on_frame: nobody gave a destination
     std::span<std::byte> payload_;
     std::size_t payload_received_ = 0;
-    bool forgotten_ = false;  ///< the payload's beginning went to a destination since taken back
 };
 
 }  // namespace rvget::engine

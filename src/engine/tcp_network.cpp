@@ -280,7 +280,7 @@ private:
 
 class tcp_network final : public control_network, public stop_listener {
 public:
-    tcp_network(std::shared_ptr<event_loop> loop, any_io_executor strand,
+    tcp_network(const std::shared_ptr<event_loop>& loop, any_io_executor strand,
                 const tcp_network_options& options)
         : loop_(loop),
           strand_(std::move(strand)),

@@ -21,7 +21,7 @@ public:
     template <class F>
     requires(!std::same_as<std::remove_cvref_t<F>, unique_function> &&
              std::is_invocable_r_v<R, std::decay_t<F>&, Args...>)
-        unique_function(F&& f)  // NOLINT(google-explicit-constructor)
+        unique_function(F&& f)  // NOLINT(bugprone-forwarding-reference-overload): excluded above
         : target_(std::make_unique<model<std::decay_t<F>>>(std::forward<F>(f))) {}
 
     explicit operator bool() const noexcept { return target_ != nullptr; }

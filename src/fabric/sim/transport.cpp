@@ -309,6 +309,7 @@ void world::time_out(queue_pair_record& q) {
 
 void world::move_piece(work_request& read) {
     const auto bytes = std::min(options_.piece_bytes, read.bytes - read.done);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): a remote address is a number until here
     const auto* from = reinterpret_cast<const std::byte*>(read.remote_address) + read.done;
     auto* to = read.local + read.done;
     if (on_read_) on_read_(piece_span(from, bytes));

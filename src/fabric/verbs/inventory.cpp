@@ -113,7 +113,7 @@ std::string driver_of(const fs::path& sysfs, std::string_view device, bool iwarp
         {"i40e", "irdma"},
         {"hns3", "hns"},
     }};
-    const auto name = link.filename().string();
+    auto name = link.filename().string();
     for (const auto& [kernel, ours] : aliases) {
         // Sub-functions: "mlx5_core.sf".
         if (name == kernel || name.starts_with(std::string(kernel) + '.')) return std::string(ours);
