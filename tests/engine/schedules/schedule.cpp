@@ -109,6 +109,12 @@ schedule make_schedule(std::uint64_t seed) {
     constexpr std::uint32_t rare[] = {1, 1, 2, 4};
     s.weights[static_cast<std::size_t>(step_kind::operation)] = r.of(rare);
     s.weights[static_cast<std::size_t>(step_kind::clock)] = r.of(rare);
+    // DMA that comes late, or not before all the rest: leases end and lanes fall under it.
+    constexpr std::uint32_t late[] = {0, 1, 1, 2};
+    if (r.one_in(3)) {
+        s.weights[static_cast<std::size_t>(step_kind::nic)] = r.of(late);
+        s.weights[static_cast<std::size_t>(step_kind::clock)] = 4;
+    }
     s.random_steps = 100 + r.below(300);
 
     const auto staged = 1 + r.below(workload::slots);
