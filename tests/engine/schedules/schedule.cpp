@@ -14,7 +14,7 @@ namespace {
 node_options make_node(prng& r, bool owner) {
     constexpr std::size_t kib = 1024;
     constexpr std::size_t budgets[] = {64 * kib, 64 * kib, 128 * kib, 32 * kib};
-    constexpr std::uint8_t depths[] = {1, 2, 4, 16};
+    constexpr std::uint8_t depths[] = {1, 1, 2, 4, 16};
     node_options o;
     if (owner) o.listen = endpoint_address{"10.0.0.1", 7471};
     o.rdma_min_bytes = r.one_in(2) ? 1 : 2 * kib;
@@ -51,6 +51,9 @@ operation make_get(prng& r, std::size_t owners, std::size_t nodes) {
     o.kind = operation_kind::get;
     o.node =
         static_cast<std::uint8_t>(owners + r.below(static_cast<std::uint32_t>(nodes - owners)));
+    // An owner gets as well, also from itself.
+    if (r.one_in(10))
+        o.node = static_cast<std::uint8_t>(r.below(static_cast<std::uint32_t>(owners)));
     o.slot = static_cast<std::uint8_t>(r.below(workload::slots));
     o.destination = static_cast<destination_kind>(r.below(3));
     o.buffer = static_cast<std::uint8_t>(r.below(workload::buffers));
@@ -69,7 +72,8 @@ operation make_disturbance(prng& r, std::size_t owners, std::size_t nodes) {
     constexpr k kinds[] = {k::cut,       k::cut,         k::pause,           k::pause,
                            k::resume,    k::drop,        k::undrop,          k::link_down,
                            k::link_up,   k::fail_wiring, k::refuse_connects, k::accept_connects,
-                           k::shut_down, k::unregister};
+                           k::shut_down, k::unregister,  k::false_success,   k::false_success,
+                           k::lose_gid,  k::regain_gid};
     operation o;
     o.kind = r.of(kinds);
     const auto owner = static_cast<std::uint8_t>(r.below(static_cast<std::uint32_t>(owners)));
@@ -80,7 +84,8 @@ operation make_disturbance(prng& r, std::size_t owners, std::size_t nodes) {
     o.buffer = static_cast<std::uint8_t>(r.below(workload::buffers - 1));
     const bool of_owner = o.kind == k::refuse_connects || o.kind == k::accept_connects;
     const bool of_either = o.kind == k::link_down || o.kind == k::link_up ||
-                           o.kind == k::fail_wiring || o.kind == k::shut_down;
+                           o.kind == k::fail_wiring || o.kind == k::shut_down ||
+                           o.kind == k::lose_gid || o.kind == k::regain_gid;
     if (of_owner || (of_either && r.one_in(2))) o.node = owner;
     o.milliseconds = r.one_in(2) ? 400 : 2000;
     return o;
@@ -107,7 +112,7 @@ schedule make_schedule(std::uint64_t seed) {
     constexpr std::uint32_t paces[] = {4, 8, 16, 32, 64};
     for (auto& w : s.weights) w = r.of(paces);
     constexpr std::uint32_t rare[] = {1, 1, 2, 4};
-    s.weights[static_cast<std::size_t>(step_kind::operation)] = r.of(rare);
+    s.weights[static_cast<std::size_t>(step_kind::operation)] = 2 * r.of(rare);
     s.weights[static_cast<std::size_t>(step_kind::clock)] = r.of(rare);
     // DMA that comes late, or not before all the rest: leases end and lanes fall under it.
     constexpr std::uint32_t late[] = {0, 1, 1, 2};
@@ -120,12 +125,14 @@ schedule make_schedule(std::uint64_t seed) {
     const auto staged = 1 + r.below(workload::slots);
     for (std::uint32_t i = 0; i < staged; ++i)
         s.operations.push_back(make_stage(r, owners, static_cast<std::uint8_t>(i)));
-    const auto wishes = 2 + r.below(14);
+    const auto wishes = 2 + r.below(18);
     const auto trouble = r.below(3);  // how much of it there is
     for (std::uint32_t i = 0; i < wishes; ++i) {
         operation o;
         const auto dice = r.below(16);
-        if (dice < 9) {
+        if (i < 2 && trouble != 0 && r.one_in(4)) {
+            o = make_disturbance(r, owners, nodes);  // before there is a connection
+        } else if (dice < 9) {
             o = make_get(r, owners, nodes);
             if (i < 4) o.slot %= staged;
         } else if (dice < 11) {
@@ -205,6 +212,10 @@ public:
         users_.end_disturbances();
         settle("without disturbances");
         if (!failed()) users_.check_answered();
+        for (std::size_t i = 0; i < world_.size() && !failed(); ++i)
+            if (const auto* core = world_.core(i))
+                if (core->stats().gets_started != core->stats().gets_answered)
+                    fail(world_.name(i) + ": gets started and answered differ");
         for (std::size_t i = 0; i < world_.size(); ++i)
             if (world_.core(i) != nullptr) fences_ += world_.core(i)->stats().fences;
         users_.release_all();

@@ -110,6 +110,7 @@ void sim_link::send(std::vector<std::byte> head, engine::frame_payload payload) 
     auto decoded = wire::decode_frame(head);
     // The engine cannot know yet that nobody will hear it.
     in_.observer_.frame_sent(self_, decoded.value());
+    if (!payload.bytes.empty() && !payload.keep) in_.observer_.payload_unkept(self_);
     const auto peer = peer_.lock();
     if (closing_ || broken_ || told_ || !peer || peer->told_ || peer->closing_) return;
     peer->inbox_.push_back(

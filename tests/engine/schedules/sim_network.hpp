@@ -31,6 +31,8 @@ class wire_observer {
 public:
     virtual void frame_sent(const link_end& from, const wire::frame& f) = 0;
     virtual void frame_delivered(const link_end& to, const wire::frame& f) = 0;
+    /// Payload bytes were handed over that nothing keeps until they are written.
+    virtual void payload_unkept(const link_end& from) = 0;
     /// The engine has closed this end, or is about to hear that it is closed.
     virtual void link_over(const link_end& end) = 0;
     /// Payload bytes are about to be written where the engine said.

@@ -30,7 +30,10 @@ enum class operation_kind : std::uint8_t {
     undrop,
     link_down,
     link_up,
-    fail_wiring,      ///< the next modify to RTR of a node fails
+    fail_wiring,    ///< the next modify to RTR of a node fails
+    false_success,  ///< the next READ of a node says success and has moved nothing (rxe)
+    lose_gid,       ///< a node's address goes away, and with it its GID
+    regain_gid,
     refuse_connects,  ///< an owner's port is closed for new connections
     accept_connects,
     shut_down,

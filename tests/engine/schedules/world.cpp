@@ -18,6 +18,7 @@ std::string host_name(std::size_t node) { return "n" + std::to_string(node); }
 sim::host_options host_of(std::size_t node) {
     auto host = sim::roce_host(host_name(node),
                                sim::ipv4_gid(10, 0, 0, static_cast<std::uint8_t>(node + 1)));
+    host.devices.front().quirks.success_needs_state_query = true;
     // Small, so that opening a device costs little; large enough for every lane of a schedule.
     host.devices.front().facts.max_completion_entries = 512;
     return host;
@@ -51,6 +52,10 @@ world::world(const world_options& options)
     }
     for (auto& n : nodes_) n->device = n->rdma->device();
     leases_.set_retry_window(nodes_.front()->rdma->retry_window());
+}
+
+std::vector<route::gid_entry> world::gids_of(std::size_t node) {
+    return host_of(node).devices.front().facts.ports.front().gids;
 }
 
 world::~world() { leak_all(); }

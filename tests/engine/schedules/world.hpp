@@ -63,6 +63,9 @@ public:
     [[nodiscard]] lease_oracle& leases() noexcept { return leases_; }
     [[nodiscard]] verdict& outcome() noexcept { return verdict_; }
 
+    /// The GID table of a node's port, as it is at first.
+    [[nodiscard]] static std::vector<route::gid_entry> gids_of(std::size_t node);
+
     [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
     [[nodiscard]] sim_environment& env(std::size_t node) noexcept { return nodes_[node]->env; }
     /// Null once the node is gone.
@@ -157,6 +160,9 @@ private:
     void frame_delivered(const link_end& to, const wire::frame& f) override;
     void payload_written(const link_end& to, std::span<const std::byte> into) override;
     void link_over(const link_end& end) override { leases_.over(end); }
+    void payload_unkept(const link_end&) override {
+        verdict_.fail("a payload is under way that nothing keeps");
+    }
     // nic_observer
     void queue_pair_made(std::size_t node, std::uint32_t) override { ++nodes_[node]->queue_pairs; }
     void queue_pair_gone(std::size_t node, std::uint32_t) override { --nodes_[node]->queue_pairs; }
