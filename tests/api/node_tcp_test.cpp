@@ -573,6 +573,16 @@ BOOST_AUTO_TEST_CASE(shutdown_of_the_consumer_answers_every_get_once) {
     BOOST_TEST(s.gets_answered == gets);
 }
 
+BOOST_AUTO_TEST_CASE(shutdown_tells_the_owner_of_leases_that_are_over) {
+    tcp_nodes n;
+    BOOST_TEST(n.consumer.get(n.stage(medium)).has_value());
+    BOOST_TEST(n.consumer.shutdown(5s));  // within the millisecond for which lease ends are kept
+    BOOST_TEST(n.owner.shutdown(60s));
+    const auto s = n.owner.statistics();
+    BOOST_TEST(s.leases_released == 1u);
+    BOOST_TEST(s.leases_expired == 0u);
+}
+
 BOOST_AUTO_TEST_CASE(node_destroyed_with_gets_running_answers_them) {
     tcp_nodes n;
     const silent_peer peer;
