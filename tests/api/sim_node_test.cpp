@@ -1,0 +1,724 @@
+// Two nodes over real TCP and a simulated NIC that runs in a thread of its own: the RDMA path with
+// real threads and clocks. Stopping that thread holds every DMA back.
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "api/nodes.hpp"
+#include "api/raw_peer.hpp"
+#include "api/scripted_owner.hpp"
+#include "fabric/fault/fault_provider.hpp"
+#include "fabric/sim/network.hpp"
+
+namespace rvget::test {
+namespace {
+
+namespace sim = fabric::sim;
+namespace fault = fabric::fault;
+
+constexpr std::size_t medium = (std::size_t{1} << 20) + 4097;
+constexpr std::size_t large = std::size_t{16} << 20;
+
+/// A busy machine makes queue pairs late, and a burst of gets outruns a pool that has to grow;
+/// these tests want RDMA.
+node_options patient(node_options o) {
+    o.listen = endpoint_address{"127.0.0.1", 0};
+    o.wireup_wait = patience;
+    return o;
+}
+
+constexpr auto short_lease = 400ms;  ///< long enough to be renewed in time on a busy machine
+node_options short_lived() {
+    node_options o;
+    o.retry_window = 50ms;
+    o.lease_timeout = short_lease;
+    return o;
+}
+
+struct sim_nodes {
+    explicit sim_nodes(node_options owner_options = {}, node_options consumer_options = {}) {
+        net.run_in_background(true);
+        owner.emplace(start_node_on(owner_nic.get(), patient(std::move(owner_options))).value());
+        consumer.emplace(
+            start_node_on(consumer_nic.get(), patient(std::move(consumer_options))).value());
+        BOOST_REQUIRE(owner->rdma().usable || owner->rdma().reason == reason::kill_switch);
+    }
+    ~sim_nodes() {
+        net.run_in_background(true);
+        if (consumer) BOOST_TEST(consumer->shutdown(20s));
+        if (owner) {
+            BOOST_TEST(owner->shutdown(20s));
+            check_lease_invariant(*owner);
+            BOOST_TEST(owner->statistics().leases_active == 0u);
+        }
+        consumer.reset();
+        owner.reset();
+        for (const auto& v : net.violations()) BOOST_ERROR(v);
+    }
+
+    [[nodiscard]] url stage(std::size_t bytes) {
+        return owner->url_of(owner->stage_pinned(payload(bytes)).value());
+    }
+    /// Makes the queue pairs, so that what follows is posted at once.
+    void warm_up() { BOOST_REQUIRE(consumer->get(stage(medium))->report.path == path::rdma); }
+    void hold_dma() { net.run_in_background(false); }
+    void release_dma() { net.run_in_background(true); }
+    void await_dma(std::span<const std::byte> destination) const {
+        const auto end = std::chrono::steady_clock::now() + patience;
+        while (!net.dma_pending_into(destination) && std::chrono::steady_clock::now() < end)
+            std::this_thread::yield();
+        BOOST_REQUIRE(net.dma_pending_into(destination));
+    }
+
+    sim::network net{{.piece_bytes = 65536}};
+    std::shared_ptr<fault::plan> plan = std::make_shared<fault::plan>();
+    std::unique_ptr<fabric::provider> owner_nic =
+        net.attach(sim::roce_host("owner", sim::ipv4_gid(10, 0, 0, 1)));
+    std::unique_ptr<fabric::provider> consumer_nic = fault::make_fault_provider(
+        net.attach(sim::roce_host("consumer", sim::ipv4_gid(10, 0, 0, 2))), plan);
+    std::optional<node> owner;
+    std::optional<node> consumer;
+};
+
+/// The answer of an async_get_into, with its quiet also where it failed.
+struct into_answer {
+    error_code code;
+    get_into_result result;
+};
+std::future<into_answer> get_into(node& n, const url& from, std::span<std::byte> destination,
+                                  const get_options& o = {}) {
+    auto promise = std::make_shared<std::promise<into_answer>>();
+    auto answer = promise->get_future();
+    n.async_get_into(from, destination, o, [promise](error_code ec, get_into_result r) {
+        promise->set_value({ec, std::move(r)});
+    });
+    return answer;
+}
+
+/// A get into memory that a test cancels once its READ is posted.
+struct cancellable_get {
+    cancellable_get(sim_nodes& n, const url& from, std::span<std::byte> destination) {
+        n.consumer->async_get_into(
+            from, destination, {},
+            boost::asio::bind_executor(context,
+                                       boost::asio::bind_cancellation_slot(
+                                           signal.slot(), [this](error_code ec, get_into_result r) {
+                                               answer = {ec, std::move(r)};
+                                           })));
+        n.await_dma(destination);
+    }
+    [[nodiscard]] quiet cancel() {
+        signal.emit(boost::asio::cancellation_type::terminal);
+        context.run();
+        BOOST_TEST(answer.code == make_error_code(request_errc::cancelled));
+        return answer.result.quiet;
+    }
+    boost::asio::io_context context;
+    boost::asio::cancellation_signal signal;
+    into_answer answer;
+};
+
+path expected_path(std::size_t bytes) {
+    return bytes <= 4096 ? path::inline_answer : bytes < 65536 ? path::chunked : path::rdma;
+}
+
+void check_report(const transfer_report& r, std::size_t bytes) {
+    const auto p = expected_path(bytes);
+    BOOST_TEST(r.path == p);
+    BOOST_TEST(r.bytes == bytes);
+    if (p != path::rdma) return;
+    BOOST_TEST(r.reason == reason::ok);
+    BOOST_TEST(r.device == "sim0");
+    BOOST_TEST(r.port == 1);
+    BOOST_TEST(r.path_mtu == 1024u);
+    BOOST_TEST(!r.gid.empty());
+}
+
+BOOST_FIXTURE_TEST_SUITE(transfers, sim_nodes)
+
+BOOST_AUTO_TEST_CASE(get_of_every_size_takes_its_path) {
+    BOOST_TEST(owner->rdma().device == "sim0");
+    for (const auto size : transfer_sizes) {
+        const auto got = consumer->get(stage(size)).value();
+        BOOST_TEST(got.data.size() == size);
+        check_pattern(got.data.bytes());
+        check_report(got.report, size);
+        BOOST_TEST(got.report.copied_bytes == (got.report.path == path::chunked ? 0 : size));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(get_pinned_over_rdma_copies_nothing) {
+    for (const auto size : transfer_sizes) {
+        const auto before = consumer->statistics().bytes_copied;
+        const auto got = consumer->get_pinned(stage(size)).value();
+        check_report(got.report, size);
+        check_pattern(got.data.bytes());
+        BOOST_TEST(got.data.registered() == (size > 0));
+        const auto copied = consumer->statistics().bytes_copied - before;
+        BOOST_TEST(copied == (got.report.path == path::inline_answer ? size : 0));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(get_into_a_region_copies_nothing) {
+    std::vector<std::byte> memory(large + 100, std::byte{0xee});
+    auto registered = consumer->register_region(memory).value();
+    for (const auto size : transfer_sizes) {
+        const auto before = consumer->statistics().bytes_copied;
+        const auto destination = std::span(memory).subspan(50, size);
+        const auto got = consumer->get_into(stage(size), destination).value();
+        check_report(got.report, size);
+        check_pattern(destination);
+        const auto copied = consumer->statistics().bytes_copied - before;
+        BOOST_TEST(copied == (got.report.path == path::inline_answer ? size : 0));
+    }
+    BOOST_TEST((memory[49] == std::byte{0xee} && memory[50 + large] == std::byte{0xee}));
+    BOOST_TEST(registered.unregister().wait_for(20s));
+}
+
+BOOST_AUTO_TEST_CASE(get_into_plain_memory_goes_over_a_bounce_buffer) {
+    std::vector<std::byte> memory(medium);
+    const auto got = consumer->get_into(stage(medium), memory).value();
+    BOOST_TEST(got.report.path == path::rdma);
+    BOOST_TEST(got.report.copied_bytes == medium);
+    check_pattern(memory);
+    // A region that holds only part of the destination does not help.
+    auto part = consumer->register_region(std::span(memory).first(medium - 1)).value();
+    BOOST_TEST(consumer->get_into(stage(medium), memory)->report.copied_bytes == medium);
+    BOOST_TEST(part.unregister().wait_for(20s));
+}
+
+BOOST_AUTO_TEST_CASE(range_over_rdma_begins_and_ends_where_it_should) {
+    const auto from = stage(medium);
+    for (const std::uint64_t offset : {0, 1, 4097, 900'000}) {
+        const auto got = consumer->get(from, {.offset = offset, .length = 100'001}).value();
+        BOOST_TEST(got.report.path == path::rdma);
+        BOOST_TEST(got.data.size() == 100'001u);
+        check_pattern(got.data.bytes(), offset);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(concurrent_gets_each_get_their_bytes) {
+    const std::size_t sizes[] = {65536, 100, 300'000, 5000};
+    std::vector<url> urls;
+    for (const auto size : sizes) urls.push_back(stage(size));
+    constexpr std::size_t gets = 200;
+    answers done;
+    std::atomic<std::size_t> good{0};
+    std::atomic<std::size_t> by_rdma{0};
+    for (std::size_t i = 0; i < gets; ++i)
+        consumer->async_get(urls[i % 4], {}, [&, i](error_code ec, const get_result& r) {
+            good += !ec && r.data.size() == sizes[i % 4] &&
+                    pattern_mismatch(r.data.bytes()) == sizes[i % 4];
+            by_rdma += r.report.path == path::rdma;
+            done.add(i, ec);
+        });
+    BOOST_REQUIRE(done.wait_for(gets));
+    BOOST_TEST(done.each_once());
+    BOOST_TEST(good == gets);
+    BOOST_TEST(by_rdma == gets / 2);
+}
+
+BOOST_AUTO_TEST_CASE(both_nodes_own_and_consume_at_once) {
+    const auto there = stage(medium);
+    const auto here = consumer->url_of(consumer->stage_pinned(payload(medium)).value());
+    constexpr std::size_t gets = 20;
+    answers done;
+    std::atomic<std::size_t> good{0};
+    for (std::size_t i = 0; i < gets; ++i) {
+        auto& n = i % 2 == 0 ? *consumer : *owner;
+        n.async_get_pinned(i % 2 == 0 ? there : here, {},
+                           [&, i](error_code ec, const get_pinned_result& r) {
+                               good += !ec && r.report.path == path::rdma &&
+                                       pattern_mismatch(r.data.bytes()) == medium;
+                               done.add(i, ec);
+                           });
+    }
+    BOOST_REQUIRE(done.wait_for(gets));
+    BOOST_TEST(good == gets);
+}
+
+BOOST_AUTO_TEST_CASE(node_reads_from_itself) {
+    const auto got = owner->get(stage(medium)).value();
+    BOOST_TEST(got.report.path == path::rdma);
+    check_pattern(got.data.bytes());
+}
+
+BOOST_AUTO_TEST_CASE(metadata_says_pinned) {
+    const auto from = stage(medium);
+    BOOST_TEST(owner->metadata(from.handle)->pinned);
+    BOOST_TEST(consumer->metadata(from)->pinned);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(reasons)
+
+BOOST_FIXTURE_TEST_CASE(plain_slot_is_not_pinned, sim_nodes) {
+    const auto from = owner->url_of(owner->stage(payload(medium)).value());
+    const auto got = consumer->get(from).value();
+    BOOST_TEST(got.report.path == path::chunked);
+    BOOST_TEST(got.report.reason == reason::not_pinned);
+    const auto refused = consumer->get(from, {.policy = path_policy::require});
+    BOOST_REQUIRE(!refused);
+    BOOST_TEST(refused.error().code == make_error_code(request_errc::not_pinned));
+}
+
+BOOST_FIXTURE_TEST_CASE(small_range_is_below_min_unless_required, sim_nodes) {
+    const auto from = stage(5000);
+    BOOST_TEST(consumer->get(from)->report.reason == reason::below_min);
+    for (const std::size_t length : {1, 4096, 5000}) {
+        const auto got =
+            consumer->get(from, {.length = length, .policy = path_policy::require}).value();
+        BOOST_TEST(got.report.path == path::rdma);
+        BOOST_TEST(got.data.size() == length);
+        check_pattern(got.data.bytes());
+    }
+    const auto nothing = consumer->get(from, {.length = 0, .policy = path_policy::require}).value();
+    BOOST_TEST(nothing.report.path == path::inline_answer);
+}
+
+BOOST_FIXTURE_TEST_CASE(policy_never_makes_no_offer, sim_nodes) {
+    const auto got = consumer->get(stage(medium), {.policy = path_policy::never}).value();
+    BOOST_TEST(got.report.path == path::chunked);
+    BOOST_TEST(got.report.reason == reason::policy);
+    check_pattern(got.data.bytes());
+}
+
+BOOST_AUTO_TEST_CASE(kill_switch_works_on_either_side) {
+    node_options off;
+    off.rdma_disabled = true;
+    for (const bool at_owner : {true, false}) {
+        sim_nodes n(at_owner ? off : node_options{}, at_owner ? node_options{} : off);
+        const auto from = n.stage(medium);
+        const auto got = n.consumer->get(from).value();
+        BOOST_TEST(got.report.path == path::chunked);
+        BOOST_TEST(got.report.reason == reason::kill_switch);
+        const auto refused = n.consumer->get(from, {.policy = path_policy::require});
+        BOOST_REQUIRE(!refused);
+        BOOST_TEST(refused.error().message().find("kill_switch") != std::string::npos);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(budget_that_is_used_up_falls_back_on_either_side) {
+    node_options tight;
+    tight.registered_budget_bytes = tight.max_arena_bytes = tight.first_arena_bytes = std::size_t{1}
+                                                                                      << 20;
+    sim_nodes n(tight, tight);
+    const auto staged = n.owner->make_staging(large).value();
+    BOOST_TEST(!staged.pinned());
+    BOOST_TEST(staged.why_plain() == reason::budget);
+    // 600 kB fit the owner once; the consumer's pool is full while it holds the first.
+    const auto from = n.stage(600'000);
+    const auto held = n.consumer->get_pinned(from).value();
+    BOOST_TEST(held.report.path == path::rdma);
+    const auto second = n.consumer->get(from).value();
+    BOOST_TEST(second.report.path == path::chunked);
+    BOOST_TEST(second.report.reason == reason::pool_exhausted);
+    check_pattern(second.data.bytes());
+}
+
+BOOST_AUTO_TEST_CASE(pool_grows_for_what_it_has_no_room_for) {
+    sim_nodes n(small_arena(), small_arena());
+    const auto got = n.consumer->get_pinned(n.stage(large)).value();
+    BOOST_TEST(got.report.path == path::rdma);
+    BOOST_TEST(got.data.registered());
+    check_pattern(got.data.bytes());
+    BOOST_TEST(n.consumer->statistics().registered_bytes >= large);
+}
+
+BOOST_FIXTURE_TEST_CASE(failed_read_falls_back_once_with_the_right_bytes, sim_nodes) {
+    warm_up();
+    plan->fail_read(plan->reads() + 1, fabric::completion_status::retry_exceeded);
+    const auto from = stage(medium);
+    const auto got = consumer->get(from).value();
+    BOOST_TEST(got.report.path == path::chunked);
+    BOOST_TEST(got.report.reason == reason::get_failed);
+    BOOST_TEST(got.report.detail.find("retry") != std::string::npos, got.report.detail);
+    check_pattern(got.data.bytes());
+    BOOST_TEST(consumer->statistics().queue_pairs_failed == 1u);
+    // A new queue pair is made, after its backoff.
+    const auto end = std::chrono::steady_clock::now() + patience;
+    auto last = path::chunked;
+    while (last != path::rdma && std::chrono::steady_clock::now() < end)
+        last = consumer->get(from)->report.path;
+    BOOST_TEST(last == path::rdma);
+}
+
+BOOST_FIXTURE_TEST_CASE(failed_read_under_require_is_an_error, sim_nodes) {
+    warm_up();
+    plan->fail_read(plan->reads() + 1, fabric::completion_status::remote_access);
+    const auto got = consumer->get(stage(medium), {.policy = path_policy::require});
+    BOOST_REQUIRE(!got);
+    BOOST_TEST(got.error().code == make_error_code(connection_errc::queue_pair));
+    BOOST_TEST(got.error().detail.find("sim0") != std::string::npos);
+}
+
+BOOST_FIXTURE_TEST_CASE(failed_read_into_a_region_falls_back_into_the_region, sim_nodes) {
+    warm_up();
+    std::vector<std::byte> memory(large);
+    auto registered = consumer->register_region(memory).value();
+    plan->fail_read(plan->reads() + 3, fabric::completion_status::remote_operation);
+    const auto got = consumer->get_into(stage(large), memory).value();
+    BOOST_TEST(got.report.path == path::chunked);
+    BOOST_TEST(got.report.reason == reason::get_failed);
+    check_pattern(memory);
+    BOOST_TEST(registered.unregister().wait_for(20s));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(held_back)
+
+BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_answers_at_once_and_parks_the_region, sim_nodes) {
+    warm_up();
+    const auto from = stage(medium);
+    std::vector<std::byte> memory(2 * medium, std::byte{0xee});
+    auto registered = consumer->register_region(memory).value();
+    const auto destination = std::span(memory).first(medium);
+    hold_dma();
+    const auto late = get_into(*consumer, from, destination, {.deadline = 500ms}).get();
+    BOOST_TEST(late.code == make_error_code(request_errc::deadline_exceeded));
+    BOOST_TEST(!late.result.quiet.resolved());
+    BOOST_TEST(net.dma_pending_into(destination));
+
+    const auto again = get_into(*consumer, from, destination, {.deadline = 500ms}).get();
+    BOOST_TEST(again.code == make_error_code(request_errc::buffer_busy));
+    BOOST_TEST(again.result.quiet.resolved());  // this one never began
+    // What does not overlap is free.
+    const auto beside =
+        get_into(*consumer, from, std::span(memory).last(medium), {.policy = path_policy::never})
+            .get();
+    BOOST_TEST(!beside.code);
+    check_pattern(std::span(memory).last(medium));
+
+    const auto unregistered = registered.unregister();
+    BOOST_TEST(!unregistered.resolved());
+    BOOST_TEST(!unregistered.wait_for(1ms));
+    BOOST_TEST(!late.result.quiet.wait_for(1ms));
+    std::promise<void> told;
+    late.result.quiet.on_resolved([&] { told.set_value(); });
+
+    release_dma();
+    BOOST_TEST(late.result.quiet.wait_for(patience));
+    BOOST_TEST(unregistered.wait_for(patience));
+    BOOST_TEST((told.get_future().wait_for(patience) == std::future_status::ready));
+    BOOST_TEST(!net.dma_pending_into(memory));
+    std::ranges::fill(memory, std::byte{0xee});
+    BOOST_TEST(get_into(*consumer, from, destination).get().result.bytes == medium);
+    check_pattern(destination);
+}
+
+BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_leaves_plain_memory_free_at_once, sim_nodes) {
+    warm_up();
+    const auto from = stage(medium);
+    std::vector<std::byte> memory(medium, std::byte{0xee});
+    hold_dma();
+    const auto late = get_into(*consumer, from, memory, {.deadline = 500ms}).get();
+    BOOST_TEST(late.code == make_error_code(request_errc::deadline_exceeded));
+    BOOST_TEST(late.result.quiet.resolved());
+    const auto chunked = get_into(*consumer, from, memory, {.policy = path_policy::never}).get();
+    BOOST_TEST(!chunked.code);
+    check_pattern(memory);
+    std::ranges::fill(memory, std::byte{0xee});
+    release_dma();
+    BOOST_TEST(consumer->get(from)->report.path == path::rdma);  // behind the late READ
+    BOOST_TEST(std::ranges::all_of(memory, [](std::byte b) { return b == std::byte{0xee}; }));
+}
+
+BOOST_FIXTURE_TEST_CASE(cancel_under_a_read_leaves_the_others_alone, sim_nodes) {
+    warm_up();
+    const auto from = stage(medium);
+    std::vector<std::byte> memory(medium);
+    auto registered = consumer->register_region(memory).value();
+    hold_dma();
+    cancellable_get get(*this, from, memory);
+    answers done;
+    consumer->async_get(from, {}, [&](error_code ec, const get_result& r) {
+        if (!ec) check_pattern(r.data.bytes());
+        done.add(0, ec);
+    });
+    const auto parked = get.cancel();
+    BOOST_TEST(!parked.resolved());
+    BOOST_TEST(done.count() == 0u);
+    release_dma();
+    BOOST_TEST(parked.wait_for(patience));
+    BOOST_REQUIRE(done.wait_for(1));
+    BOOST_TEST(!done.code(0));
+    BOOST_TEST(consumer->statistics().queue_pairs_failed == 0u);  // cancelling never touches it
+    BOOST_TEST(registered.unregister().wait_for(patience));
+}
+
+BOOST_FIXTURE_TEST_CASE(region_dropped_under_a_read_is_deregistered_behind_it, sim_nodes) {
+    warm_up();
+    std::vector<std::byte> memory(medium);
+    std::future<into_answer> got;
+    {
+        auto registered = consumer->register_region(memory).value();
+        hold_dma();
+        got = get_into(*consumer, stage(medium), memory);
+        await_dma(memory);
+    }
+    release_dma();
+    const auto answer = got.get();
+    BOOST_TEST(!answer.code);
+    BOOST_TEST(answer.result.report.copied_bytes == 0u);
+    check_pattern(memory);  // the fixture looks for a deregistration under a READ
+}
+
+BOOST_AUTO_TEST_CASE(abandoned_lease_is_fenced_and_its_slot_freed) {
+    sim_nodes n(short_lived(), short_lived());
+    n.warm_up();
+    const auto from = n.stage(medium);
+    std::vector<std::byte> memory(medium);
+    auto registered = n.consumer->register_region(memory).value();
+    const auto slots = n.owner->statistics().slots;
+    const auto begin = std::chrono::steady_clock::now();
+    n.hold_dma();
+    const auto parked = cancellable_get(n, from, memory).cancel();
+    BOOST_TEST(n.owner->release(from.handle).value() == 0u);
+    auto s = n.owner->statistics();
+    while (s.slots == slots && std::chrono::steady_clock::now() - begin < patience)
+        s = n.owner->statistics();
+    BOOST_TEST(s.slots == slots - 1);
+    BOOST_TEST(s.leases_expired >= 1u);
+    BOOST_TEST((std::chrono::steady_clock::now() - begin >= short_lease));  // not before its end
+    BOOST_TEST(!parked.resolved());
+    n.release_dma();
+    BOOST_TEST(parked.wait_for(patience));
+    BOOST_TEST(registered.unregister().wait_for(patience));
+    // Its identity stays fenced, and is served chunks.
+    const auto got = n.consumer->get(n.stage(medium));
+    BOOST_REQUIRE_MESSAGE(got, got.error().message());
+    BOOST_TEST(got->report.path == path::chunked);
+    check_pattern(got->data.bytes());
+}
+
+BOOST_AUTO_TEST_CASE(lease_of_a_slow_read_is_renewed) {
+    sim_nodes n(short_lived(), short_lived());
+    n.warm_up();
+    const auto from = n.stage(medium);
+    n.hold_dma();
+    const auto begin = std::chrono::steady_clock::now();
+    auto got = get_into(*n.consumer, from, {}, {.length = 0});  // nothing to wait for
+    BOOST_TEST(!got.get().code);
+    std::vector<std::byte> memory(medium);
+    got = get_into(*n.consumer, from, memory);
+    // Three lease times: without renewals the owner would have fenced it.
+    while (std::chrono::steady_clock::now() - begin < 3 * short_lease)
+        BOOST_REQUIRE(n.owner->statistics().leases_expired == 0);
+    n.release_dma();
+    const auto answer = got.get();
+    BOOST_TEST(!answer.code);
+    BOOST_TEST(answer.result.report.path == path::rdma);
+    check_pattern(memory);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(endings)
+
+void shut_down_under_load(bool owner_first) {
+    sim_nodes n;
+    const auto from = n.stage(large);
+    constexpr std::size_t gets = 24;
+    std::vector<std::byte> memory(8 * medium);
+    auto registered = n.consumer->register_region(memory).value();
+    answers done;
+    std::atomic<int> wrong{0};
+    std::atomic<int> parked{0};
+    for (std::size_t i = 0; i < gets; ++i) {
+        if (i % 3 == 0) {
+            const auto d = std::span(memory).subspan(i / 3 * medium, medium);
+            n.consumer->async_get_into(from, d, {.length = medium},
+                                       [&, i, d](error_code ec, const get_into_result& r) {
+                                           wrong += !ec && pattern_mismatch(d) != medium;
+                                           if (!r.quiet.resolved()) ++parked;
+                                           done.add(i, ec);
+                                       });
+        } else {
+            n.consumer->async_get(from, {}, [&, i](error_code ec, const get_result& r) {
+                wrong += !ec && pattern_mismatch(r.data.bytes()) != large;
+                done.add(i, ec);
+            });
+        }
+    }
+    BOOST_REQUIRE(done.wait_for(3));
+    BOOST_TEST((owner_first ? *n.owner : *n.consumer).shutdown(20s));
+    BOOST_REQUIRE(done.wait_for(gets));
+    BOOST_TEST(done.each_once());
+    BOOST_TEST(wrong == 0);
+    for (std::size_t i = 0; i < gets; ++i) {
+        const auto ec = done.code(i);
+        const bool expected = owner_first
+                                  ? !ec || ec.category() == connection_category() ||
+                                        ec == lease_errc::lost || ec == request_errc::refused
+                                  : !ec || ec == node_errc::stopped;
+        BOOST_TEST(expected, ec.message());
+    }
+    BOOST_TEST(registered.unregister().wait_for(patience));
+}
+
+BOOST_AUTO_TEST_CASE(owner_shut_down_under_load_answers_every_get_once) {
+    shut_down_under_load(true);
+}
+
+BOOST_AUTO_TEST_CASE(consumer_shut_down_under_load_answers_every_get_once) {
+    shut_down_under_load(false);
+}
+
+BOOST_AUTO_TEST_CASE(consumer_whose_nic_cannot_be_proven_quiet_leaks_and_says_so) {
+    std::vector<std::byte> memory(medium);  // outlives the network, as it must
+    sim_nodes n(short_lived(), short_lived());
+    n.warm_up();
+    const auto from = n.stage(medium);
+    auto registered = std::make_optional(n.consumer->register_region(memory).value());
+    n.hold_dma();
+    auto got = get_into(*n.consumer, from, memory);
+    n.await_dma(memory);
+    BOOST_TEST(!n.consumer->shutdown(100ms));
+    BOOST_TEST(!n.consumer->shutdown(100ms));
+    const auto answer = got.get();
+    BOOST_TEST(answer.code == make_error_code(node_errc::stopped));
+    BOOST_TEST(!answer.result.quiet.resolved());
+    const auto unregistered = registered->unregister();
+    BOOST_TEST(!unregistered.resolved());
+    registered.reset();
+    n.consumer.reset();
+    n.release_dma();  // late DMA arrives in memory that is still there
+    BOOST_TEST(!answer.result.quiet.wait_for(1ms));  // nobody looks any more
+}
+
+BOOST_FIXTURE_TEST_CASE(killed_owner_ends_gets_with_an_error, sim_nodes) {
+    warm_up();
+    const auto from = stage(large);
+    answers done;
+    for (std::size_t i = 0; i < 4; ++i)
+        consumer->async_get(from, {},
+                            [&, i](error_code ec, const get_result&) { done.add(i, ec); });
+    owner.reset();
+    BOOST_REQUIRE(done.wait_for(4));
+    BOOST_TEST(done.each_once());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(bad_peers)
+
+BOOST_FIXTURE_TEST_CASE(offer_of_an_impossible_queue_pair_is_no_lane, sim_nodes) {
+    const auto from = stage(medium);
+    const auto peer = connect_raw(*owner->address());
+    peer.write(wire::frame{0, wire::hello{.node = raw_id}});
+    BOOST_REQUIRE(peer.read_frame());
+    for (std::uint32_t generation = 1; generation <= 8; ++generation) {
+        wire::acquire a;
+        a.slot = from.handle.slot;
+        a.deadline_ms = 10'000;
+        a.offer = wire::lane_offer{.generation = generation, .facts = wire::queue_pair_facts{}};
+        a.offer->facts->path_mtu = 1024;
+        a.offer->facts->number = 0xfffffe;
+        peer.write(wire::frame{generation, a});
+        const auto reply = peer.read_frame();
+        BOOST_REQUIRE(reply);
+        const auto& r = std::get<wire::acquire_reply>(reply->frame.body);
+        BOOST_TEST((r.answer == wire::answer::chunked || r.answer == wire::answer::rdma));
+        peer.write(wire::frame{0, wire::detach{{r.lease}}});
+    }
+    BOOST_TEST(consumer->get(from)->report.path == path::rdma);
+}
+
+/// Answers offers with `descriptor`, everything else with chunks; counts acquires without an offer.
+scripted_owner::script answer_offers(std::optional<bytes> descriptor, std::uint32_t lane_offset,
+                                     std::atomic<int>& fallbacks) {
+    return [=, &fallbacks](const raw_socket& s) {
+        while (const auto asked = s.read_frame()) {
+            if (const auto* a = std::get_if<wire::acquire>(&asked->frame.body)) {
+                wire::acquire_reply r;
+                r.slot_bytes = r.range_bytes = medium;
+                r.lease = 5;
+                r.duration_ms = 30'000;
+                if (a->offer) {
+                    r.answer = wire::answer::rdma;
+                    r.descriptor = descriptor;
+                    r.lane_generation = a->offer->generation + lane_offset;
+                    r.lane_facts = wire::queue_pair_facts{.number = 0xfffffe,
+                                                          .starting_psn = 1,
+                                                          .gid = sim::ipv4_gid(10, 0, 0, 1).bytes,
+                                                          .path_mtu = 1024,
+                                                          .read_depth = 16};
+                } else {
+                    ++fallbacks;
+                    r.answer = wire::answer::chunked;
+                    r.why = reason::no_offer;
+                }
+                s.write(wire::frame{asked->frame.id, r});
+            } else if (const auto* p = std::get_if<wire::pull>(&asked->frame.body)) {
+                s.write(wire::frame{asked->frame.id, wire::chunk{}},
+                        payload(medium).subspan(p->offset, p->bytes));
+            }
+        }
+    };
+}
+
+BOOST_AUTO_TEST_CASE(descriptor_that_cannot_be_used_falls_back_once) {
+    wire::descriptor good;
+    good.address = 0x1000;
+    good.length = medium;
+    good.lease = 5;
+    good.duration_ms = 30'000;
+    good.generation = 1;
+    good.keys = {{0, 1}};
+    auto other_length = good;
+    other_length.length = medium - 1;
+    auto other_lease = good;
+    other_lease.lease = 6;
+    auto other_lane = good;
+    other_lane.generation = 2;
+    auto cut = wire::encode(good);
+    cut.pop_back();
+    struct variant {
+        const char* name;
+        std::optional<bytes> descriptor;
+        std::uint32_t lane_offset;
+        reason expected;
+    };
+    const variant variants[] = {
+        {"none", std::nullopt, 0, reason::decode_error},
+        {"cut", cut, 0, reason::decode_error},
+        {"other length", wire::encode(other_length), 0, reason::decode_error},
+        {"other lease", wire::encode(other_lease), 0, reason::decode_error},
+        {"other lane", wire::encode(other_lane), 0, reason::decode_error},
+        {"facts of another lane", wire::encode(good), 1, reason::decode_error},
+        {"good, to a queue pair that is not there", wire::encode(good), 0, reason::get_failed},
+    };
+    for (const auto& v : variants) {
+        BOOST_TEST_CONTEXT(v.name) {
+            auto o = short_lived();
+            sim_nodes n({}, o);
+            std::atomic<int> fallbacks{0};
+            const scripted_owner bad(answer_offers(v.descriptor, v.lane_offset, fallbacks));
+            const auto got = n.consumer->get(bad.target());
+            BOOST_TEST(n.consumer->shutdown(20s));  // ends the script
+            BOOST_REQUIRE_MESSAGE(got, got.error().message());
+            BOOST_TEST(got->report.path == path::chunked);
+            BOOST_TEST(got->report.reason == v.expected);
+            BOOST_TEST(fallbacks == 1);
+            check_pattern(got->data.bytes());
+        }
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace rvget::test
