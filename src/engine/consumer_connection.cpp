@@ -65,6 +65,7 @@ void consumer_connection::close(const std::string& why) {
     if (state_ == state::closed) return;
     if (!link_) return on_closed({node_errc::stopped, why});
     send_ended_leases();  // else the owner keeps their slots until they expire
+    send_ended_leases();
     link_->send(wire::encode(wire::frame{0, wire::goodbye{why}}));
     link_->close(true);
     if (lane_)

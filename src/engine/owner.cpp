@@ -109,7 +109,9 @@ void owner::revoke(std::uint64_t lease_id, lease& l, bool abandoned) {
     if (abandoned) {
         log(log_level::warning, "lease=expired action=fence lane=" + std::to_string(generation) +
                                     " cause=\"the consumer did not end it in time\"");
-        fenced_.insert(holder->consumer().value);
+        // One whose connection broke had no way to end it: that is no sign of a consumer to
+        // distrust.
+        if (holder->reachable()) fenced_.insert(holder->consumer().value);
     }
     ++s_.stats.fences;
     for (auto& [id, other] : leases_)

@@ -27,6 +27,8 @@ public:
     /// One of its leases ended.
     virtual void lease_ended() = 0;
     [[nodiscard]] virtual node_id consumer() const = 0;
+    /// Its connection is open, so that it could have ended its lease.
+    [[nodiscard]] virtual bool reachable() const = 0;
 
 protected:
     ~lease_holder() = default;

@@ -51,6 +51,7 @@ void owner_connection::on_frame(std::span<const std::byte> head,
 
 std::span<std::byte> owner_connection::payload_destination(std::span<const std::byte>,
                                                            std::size_t) {
+    protocol_error("a payload where none belongs");  // before any memory is found for it
     return {};
 }
 

@@ -35,6 +35,7 @@ public:
     void fence(std::uint32_t generation, unique_function<void()> proven) override;
     void lease_ended() override;
     [[nodiscard]] node_id consumer() const override { return consumer_; }
+    [[nodiscard]] bool reachable() const override { return open_; }
 
     // control_link_events
     void on_frame(std::span<const std::byte> head, std::span<const std::byte> payload) override;

@@ -114,6 +114,14 @@ result<local_port> rdma_context::choose_port(const std::string& own_address,
     return port;
 }
 
+result<std::unique_ptr<fabric::queue_pair>> rdma_context::create_queue_pair(
+    std::shared_ptr<fabric::completion_queue> completions, std::uint8_t port,
+    std::uint32_t send_requests) const {
+    const std::lock_guard lock(facts_mutex_);  // it reads the port table that a refresh replaces
+    return device_->create_queue_pair(std::move(completions), port,
+                                      {.send_requests = send_requests});
+}
+
 result<std::uint32_t> rdma_context::gid_index_of(const fabric::port_identity& identity) const {
     const std::lock_guard lock(facts_mutex_);
     if (auto r = device_->refresh(); !r) return r.error();

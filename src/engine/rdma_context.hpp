@@ -57,6 +57,10 @@ public:
     [[nodiscard]] result<local_port> choose_port(const std::string& own_address,
                                                  const std::string& peer_address) const;
 
+    /// A Reliable Connection queue pair on that port. Blocking (milliseconds).
+    [[nodiscard]] result<std::unique_ptr<fabric::queue_pair>> create_queue_pair(
+        std::shared_ptr<fabric::completion_queue> completions, std::uint8_t port,
+        std::uint32_t send_requests) const;
     /// Where that GID stands in the port's table at this moment. Blocking (milliseconds).
     [[nodiscard]] result<std::uint32_t> gid_index_of(const fabric::port_identity& identity) const;
 

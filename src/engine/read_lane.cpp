@@ -49,10 +49,8 @@ void read_lane::make(const std::string& own_address, const std::string& peer_add
                 return;
             }
             w->port = std::move(port.value());
-            fabric::queue_pair_options qo;
-            qo.send_requests = requests;
             auto made =
-                rdma.device()->create_queue_pair(rdma.reading_queue(), w->port.identity.port, qo);
+                rdma.create_queue_pair(rdma.reading_queue(), w->port.identity.port, requests);
             if (!made) {
                 w->error = made.error();
                 return;
@@ -330,6 +328,11 @@ void read_lane::start_draining() {
         log(log_level::error, "lane=" + std::to_string(generation_) +
                                   " action=leak cause=\"cannot prove the queue pair quiet: " +
                                   r.error().message() + "\"");
+        for (auto it = waiting_.begin(); it != waiting_.end();) {
+            const auto job = *it;
+            it = job->outstanding == 0 ? waiting_.erase(it) : std::next(it);
+            if (job->outstanding == 0) end(job, read_job::outcome::failed, failure_);
+        }
         return;
     }
     marker_posted_ = true;

@@ -38,8 +38,7 @@ void serve_lane::wire(const std::string& own_address, const wire::queue_pair_fac
             w->facts.lid = identity.lid;
             w->facts.path_mtu = identity.active_mtu;
             w->facts.read_depth = rdma.responder_depth();
-            auto made = rdma.device()->create_queue_pair(rdma.serving_queue(), identity.port,
-                                                         {.send_requests = 1});
+            auto made = rdma.create_queue_pair(rdma.serving_queue(), identity.port, 1);
             if (!made) {
                 w->error = made.error();
                 return;
@@ -83,6 +82,7 @@ void serve_lane::wired(const failure& f) {
         status_ = lane_status::ready;
         ++s_.stats.lanes_made;
     }
+    if (destroying_) status_ = lane_status::failed;  // given up meanwhile: offer it to nobody
     for (auto& f_settled : std::exchange(settled_, {})) f_settled();
     if (destroying_) begin_destruction();
 }

@@ -257,8 +257,8 @@ private:
     }
 
     void rest(const error_code& why) {
-        if (why != last_shortage_) {
-            last_shortage_ = why;
+        if (loop_.now() >= say_shortage_from_) {
+            say_shortage_from_ = loop_.now() + std::chrono::minutes(1);
             log(log_level::error, "event=accept_paused cause=" + quoted(why.message()) +
                                       " effect=\"new peers wait\" next=\"raise the limit of open "
                                       "files (ulimit -n)\"");
@@ -274,7 +274,7 @@ private:
     std::shared_ptr<std::atomic<std::size_t>> open_;
     control_network::accepted on_accept_;
     bool refusing_ = false;
-    error_code last_shortage_;
+    time_point say_shortage_from_;
     environment::timer_id backoff_ = 0;
 };
 

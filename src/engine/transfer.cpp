@@ -125,6 +125,10 @@ void transfer::acquired(const failure& f, wire::body* body, std::span<const std:
                                                  " bytes and the destination has room for " +
                                                  std::to_string(request_.into.size())});
     }
+    const bool leased =
+        reply->answer == wire::answer::rdma || reply->answer == wire::answer::chunked;
+    if (leased && (reply->lease == 0 || reply->duration_ms == 0 || range_bytes_ == 0))
+        return fail({connection_errc::protocol, "a lease without id, duration or bytes"});
     switch (reply->answer) {
         case wire::answer::rdma:
             if (!offered)
@@ -221,7 +225,8 @@ void transfer::renew() {
 void transfer::renewed(const failure& f, wire::body* body, time_point sent) {
     if (f.code || answered_ || lease_ == 0) return;
     const auto* reply = std::get_if<wire::renew_reply>(body);
-    if (reply == nullptr || !reply->granted) return;  // the lease still runs to its end
+    if (reply == nullptr || !reply->granted || reply->duration_ms == 0)
+        return;  // the lease still runs to its end
     hold_lease(lease_, sent, milliseconds(reply->duration_ms));
     if (job_) lane_->extend(*job_, lease_end_);
 }
@@ -278,6 +283,10 @@ bool transfer::prepare_read() {
                    [self = shared_from_this(), grown] {
                        if (self->answered_) return;
                        if (!*grown) return self->pool_refused(grown->error());
+                       if (self->lease_lost_)
+                           return self->fall_back(
+                               reason::lease_lost,
+                               {lease_errc::lost, "the lease ended while memory was registered"});
                        if (self->prepare_read()) self->submit_read();
                    });
     return false;
@@ -440,6 +449,12 @@ void transfer::fail(const failure& f) {
     end_lease();
     for (const auto& c : in_flight_)
         if (!planted(bug::destination_not_forgotten)) connection_->forget_destination(c.request);
+    if (!planted(bug::destination_not_forgotten)) {
+        // A silent owner may keep a request, and so this object, for long: the memory goes now.
+        block_ = {};
+        plain_ = {};
+        target_ = {};
+    }
     release_destination();
     self_.reset();
 }
