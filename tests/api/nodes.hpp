@@ -2,6 +2,7 @@
 // What the tests of the public API share: nodes on loopback, payloads, and a way to wait for
 // handlers.
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -41,6 +42,11 @@ inline std::span<const std::byte> payload(std::size_t bytes) {
         return v;
     }();
     return std::span(whole).first(bytes);
+}
+
+/// For handlers, which may run on any thread: Boost.Test's macros are for the test's own.
+inline bool is_pattern(std::span<const std::byte> bytes) {
+    return pattern_mismatch(bytes) == bytes.size();
 }
 
 inline void check_pattern(std::span<const std::byte> bytes, std::uint64_t first = 0) {
