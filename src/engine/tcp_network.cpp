@@ -385,10 +385,10 @@ void tcp_network::stopping() {
 
 }  // namespace
 
-std::shared_ptr<control_network> make_tcp_network(std::shared_ptr<event_loop> loop,
+std::shared_ptr<control_network> make_tcp_network(const std::shared_ptr<event_loop>& loop,
                                                   boost::asio::any_io_executor strand,
                                                   const tcp_network_options& options) {
-    return std::make_shared<tcp_network>(std::move(loop), std::move(strand), options);
+    return std::make_shared<tcp_network>(loop, std::move(strand), options);
 }
 
 }  // namespace rvget::engine

@@ -17,7 +17,7 @@ struct tcp_network_options {
 };
 
 /// `strand` is the loop's. Ends when the loop tells it that it stops.
-std::shared_ptr<control_network> make_tcp_network(std::shared_ptr<event_loop> loop,
+std::shared_ptr<control_network> make_tcp_network(const std::shared_ptr<event_loop>& loop,
                                                   boost::asio::any_io_executor strand,
                                                   const tcp_network_options& options);
 
