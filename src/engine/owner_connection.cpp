@@ -99,7 +99,6 @@ void owner_connection::handle(std::uint64_t, wire::hello& m) {
     s_.env.cancel(std::exchange(handshake_timer_, 0));
     greeted_ = true;
     consumer_ = m.node;
-    version_ = newest;
     send(0, wire::hello{.node = s_.self});
     if (newest < std::max(m.version_oldest, wire::protocol_version_oldest))
         return close("no protocol version in common");

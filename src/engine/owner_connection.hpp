@@ -44,8 +44,6 @@ public:
     void on_closed(const failure& why) override;
 
 private:
-    struct pending_acquire;
-
     void handle(std::uint64_t id, wire::hello& m);
     void handle(std::uint64_t id, wire::acquire& m);
     void handle(std::uint64_t id, wire::detach& m);
@@ -78,7 +76,6 @@ private:
     bool greeted_ = false;
     bool open_ = true;
     bool closing_ = false;
-    std::uint16_t version_ = 0;
     node_id consumer_;
     environment::timer_id handshake_timer_ = 0;
     std::size_t leases_ = 0;
