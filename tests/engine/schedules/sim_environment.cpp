@@ -73,6 +73,10 @@ void sim_environment::step_job(std::size_t index) {
     post(std::move(done));
 }
 
+void sim_environment::kill() {
+    for (auto& j : jobs_) j.work.abandon();
+}
+
 void sim_environment::clear() {
     // What these hold may call back in here while it dies.
     while (!tasks_.empty() || !timers_.empty() || !jobs_.empty()) {

@@ -44,6 +44,9 @@ public:
     /// Drops everything that waits, unrun: the node's strand has been stopped for ever.
     void clear();
 
+    /// No thread of its works from here on, and nothing is dropped: the process has been killed.
+    void kill();
+
     // --- engine::environment -------------------------------------------------------------------
 
     [[nodiscard]] time_point now() const override { return clock_; }

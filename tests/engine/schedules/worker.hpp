@@ -26,7 +26,10 @@ public:
             while ((go = s->go.load(std::memory_order_relaxed)) == command::wait)
                 std::this_thread::yield();
             if (go == command::run) w();
-            w = nullptr;
+            if (go == command::abandon)
+                s->abandoned = std::move(w);
+            else
+                w = nullptr;
             s->ran.store(true, std::memory_order_relaxed);
         });
     }
@@ -45,12 +48,15 @@ public:
     }
     /// From here on what the work wrote is visible to the caller.
     void join() { end(command::run); }
+    /// Its thread ends; what has not run is kept as it is, for as long as this object.
+    void abandon() { end(command::abandon); }
 
 private:
-    enum class command { wait, run, drop };
+    enum class command { wait, run, drop, abandon };
     struct shared {
         std::atomic<command> go{command::wait};
         std::atomic<bool> ran{false};
+        unique_function<void()> abandoned;
     };
     void end(command c) {
         if (!thread_.joinable()) return;
@@ -71,6 +77,7 @@ public:
         work_ = nullptr;
     }
     void join() {}
+    void abandon() {}
 
 private:
     unique_function<void()> work_;

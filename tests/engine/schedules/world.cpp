@@ -284,6 +284,7 @@ void world::check_nothing_left() {
 /// leak checker sees it.
 void world::leak(std::size_t node) {
     static auto& leaked = *new std::vector<std::unique_ptr<simulated_node>>;
+    nodes_[node]->env.kill();
     nic_.kill_host(host_name(node));
     net_.abandon(node);
     leaked.push_back(std::exchange(nodes_[node], std::make_unique<simulated_node>(now_, 1)));
