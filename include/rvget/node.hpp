@@ -179,30 +179,32 @@ public:
             },
             std::forward<Token>(token));
     }
-    /// What an owner says of a slot of its own.
+    /// What an owner says of a slot of its own, inside default_deadline.
     template <class Token>
     auto async_metadata(const url& of, Token&& token) {
         return initiate<slot_metadata>(
-            [this, of](operation, auto done) { begin_metadata(of, std::move(done)); },
+            [this, of](operation o, auto done) { begin_metadata(o, of, std::move(done)); },
             std::forward<Token>(token));
     }
-    /// Connects ahead of the first get; tells which owner is there.
+    /// Connects ahead of the first get, inside default_deadline; tells which owner is there.
     template <class Token>
     auto async_connect(const endpoint_address& to, Token&& token) {
         return initiate<node_id>(
-            [this, to](operation, auto done) { begin_connect(to, std::move(done)); },
+            [this, to](operation o, auto done) { begin_connect(o, to, std::move(done)); },
             std::forward<Token>(token));
     }
 
     [[nodiscard]] result<get_result> get(const url& from, const get_options& options = {});
     [[nodiscard]] result<get_pinned_result> get_pinned(const url& from,
                                                        const get_options& options = {});
-    /// A failure carries no `quiet`: where the destination lies in a region, use async_get_into, or
-    /// unregister the region before other use of it.
+    /// `still_written`, where given, takes the `quiet` also of a failure (a deadline, say): await
+    /// it before other use of a destination that lies in a region.
     [[nodiscard]] result<get_into_result> get_into(const url& from,
                                                    std::span<std::byte> destination,
-                                                   const get_options& options = {});
+                                                   const get_options& options = {},
+                                                   quiet* still_written = nullptr);
     [[nodiscard]] result<slot_metadata> metadata(const url& of);
+    [[nodiscard]] result<node_id> connect(const endpoint_address& to);
 
     /// Registers memory as a destination for get_into. Blocks (see `ulimit -l` where it fails).
     [[nodiscard]] result<region> register_region(std::span<std::byte> memory);
@@ -231,8 +233,8 @@ private:
     void begin_get_pinned(operation, const url&, const get_options&, callback<get_pinned_result>);
     void begin_get_into(operation, const url&, std::span<std::byte>, const get_options&,
                         callback<get_into_result>);
-    void begin_metadata(const url&, callback<slot_metadata>);
-    void begin_connect(const endpoint_address&, callback<node_id>);
+    void begin_metadata(operation, const url&, callback<slot_metadata>);
+    void begin_connect(operation, const endpoint_address&, callback<node_id>);
     static void cancel(const std::weak_ptr<impl>& i, operation o);
 
     /// Ties a begin function to a completion token: handler on its executor, work kept there until

@@ -214,13 +214,7 @@ result<staging> node::make_staging(std::size_t bytes, bool pinned) {
         m.why_plain = rdma.why_not();
         m.why_plain_detail = rdma.why_not_detail();
     } else {
-        auto block = rdma.memory().allocate(bytes);
-        if (!block && block.error().why == reason::pool_exhausted) {
-            if (auto grown = rdma.memory().grow_for(bytes); grown)
-                block = rdma.memory().allocate(bytes);
-            else
-                block = grown.error();
-        }
+        auto block = rdma.memory().obtain(bytes);
         if (block) {
             m.block = std::move(*block);
             m.remote_key = m.block.remote_key();
@@ -433,28 +427,51 @@ void node::begin_get_into(operation o, const url& from, std::span<std::byte> des
                  });
 }
 
-void node::begin_metadata(const url& of, callback<slot_metadata> done) {
-    impl_->runtime->post([i = impl_.get(), of, once = answer_once(std::move(done))]() mutable {
-        i->core->consumer().ask(
+void node::impl::ask_metadata(operation op, const url& of, told<slot_metadata> done) {
+    runtime->post([this, op, of, done = std::move(done)]() mutable {
+        core->consumer().ask(
             of.address, of.handle.owner, wire::metadata_request{of.handle.slot},
-            i->runtime->env().now() + bounded(i->options.default_deadline),
-            [once = std::move(once)](const failure& f, const wire::body* body) mutable {
-                if (f.code) return once(f.code, {});
+            runtime->env().now() + bounded(options.default_deadline),
+            [done = std::move(done), of](const failure& f, const wire::body* body) mutable {
+                if (f.code) return done(f, {});
                 const auto* m = std::get_if<wire::metadata_reply>(body);
-                if (m == nullptr) return once(connection_errc::protocol, {});
-                if (!m->found) return once(request_errc::not_found, {});
-                once({}, {m->bytes, m->references, m->leases, m->pinned});
-            });
+                if (m == nullptr)
+                    return done({connection_errc::protocol,
+                                 of.address.to_string() +
+                                     " answered a request for metadata by another kind of frame"},
+                                {});
+                if (!m->found)
+                    return done({request_errc::not_found,
+                                 "the owner at " + of.address.to_string() +
+                                     " has no such slot: it was never staged or has been released"},
+                                {});
+                done({}, {m->bytes, m->references, m->leases, m->pinned});
+            },
+            op);
     });
 }
 
-void node::begin_connect(const endpoint_address& to, callback<node_id> done) {
-    impl_->runtime->post([i = impl_.get(), to, once = answer_once(std::move(done))]() mutable {
-        i->core->consumer().connect(
-            to, [once = std::move(once)](const failure& f, node_id owner) mutable {
-                once(f.code, owner);
-            });
+void node::impl::ask_owner(operation op, const endpoint_address& to, told<node_id> done) {
+    runtime->post([this, op, to, done = std::move(done)]() mutable {
+        core->consumer().connect(
+            to, runtime->env().now() + bounded(options.default_deadline),
+            [done = std::move(done)](const failure& f, node_id owner) mutable { done(f, owner); },
+            op);
     });
+}
+
+void node::begin_metadata(operation o, const url& of, callback<slot_metadata> done) {
+    impl_->ask_metadata(
+        o, of, [once = answer_once(std::move(done))](const failure& f, slot_metadata m) mutable {
+            once(f.code, m);
+        });
+}
+
+void node::begin_connect(operation o, const endpoint_address& to, callback<node_id> done) {
+    impl_->ask_owner(
+        o, to, [once = answer_once(std::move(done))](const failure& f, node_id owner) mutable {
+            once(f.code, owner);
+        });
 }
 
 void node::cancel(const std::weak_ptr<impl>& weak, operation o) {
@@ -464,45 +481,63 @@ void node::cancel(const std::weak_ptr<impl>& weak, operation o) {
 
 namespace {
 
-/// Runs `begin` with a callback and waits for its answer.
-template <class R, class Begin, class Detail>
-result<R> blocking(Begin begin, Detail detail) {
+/// Runs `begin` with a callback and waits for its answer; `look` sees it first.
+template <class R, class Begin, class Look>
+result<R> blocking(Begin begin, Look look) {
     auto promise = std::make_shared<std::promise<result<R>>>();
     auto answer = promise->get_future();
-    begin([promise = std::move(promise), detail](error_code ec, R r) {
+    begin([promise = std::move(promise), look](error_code ec, R r) {
+        look(r);
         if (ec)
-            promise->set_value(failure{ec, detail(r)});
+            promise->set_value(failure{ec, std::move(r.report.detail)});
         else
             promise->set_value(std::move(r));
     });
     return wait(std::move(answer));
 }
 
-constexpr auto reported = [](const auto& r) { return r.report.detail; };
+constexpr auto nothing = [](const auto&) {};
+
+/// The same for what answers with a failure.
+template <class R, class Begin>
+result<R> blocking_with_failure(Begin begin) {
+    auto promise = std::make_shared<std::promise<result<R>>>();
+    auto answer = promise->get_future();
+    begin([promise = std::move(promise)](const failure& f, R r) {
+        promise->set_value(f.code ? result<R>(f) : result<R>(std::move(r)));
+    });
+    return wait(std::move(answer));
+}
 
 }  // namespace
 
 result<get_result> node::get(const url& from, const get_options& o) {
     return blocking<get_result>(
-        [&](auto done) { begin_get(next_operation(), from, o, std::move(done)); }, reported);
+        [&](auto done) { begin_get(next_operation(), from, o, std::move(done)); }, nothing);
 }
 
 result<get_pinned_result> node::get_pinned(const url& from, const get_options& o) {
     return blocking<get_pinned_result>(
-        [&](auto done) { begin_get_pinned(next_operation(), from, o, std::move(done)); }, reported);
+        [&](auto done) { begin_get_pinned(next_operation(), from, o, std::move(done)); }, nothing);
 }
 
 result<get_into_result> node::get_into(const url& from, std::span<std::byte> destination,
-                                       const get_options& o) {
+                                       const get_options& o, quiet* still_written) {
     return blocking<get_into_result>(
         [&](auto done) { begin_get_into(next_operation(), from, destination, o, std::move(done)); },
-        reported);
+        [still_written](const get_into_result& r) {
+            if (still_written != nullptr) *still_written = r.quiet;
+        });
 }
 
 result<slot_metadata> node::metadata(const url& of) {
-    return blocking<slot_metadata>(
-        [&](auto done) { begin_metadata(of, std::move(done)); },
-        [&](const slot_metadata&) { return "asked of " + of.address.to_string(); });
+    return blocking_with_failure<slot_metadata>(
+        [&](auto done) { impl_->ask_metadata(next_operation(), of, std::move(done)); });
+}
+
+result<node_id> node::connect(const endpoint_address& to) {
+    return blocking_with_failure<node_id>(
+        [&](auto done) { impl_->ask_owner(next_operation(), to, std::move(done)); });
 }
 
 }  // namespace rvget

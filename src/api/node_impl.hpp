@@ -38,6 +38,11 @@ struct node::impl : std::enable_shared_from_this<node::impl> {
 
     void begin(operation op, const url& from, const get_options& o, engine::destination_kind kind,
                std::span<std::byte> into, engine::transfer::answered done);
+    /// Answers with the sentence of what went wrong; not at all where the strand has stopped.
+    template <class R>
+    using told = detail::unique_function<void(const failure&, R)>;
+    void ask_metadata(operation op, const url& of, told<slot_metadata> done);
+    void ask_owner(operation op, const endpoint_address& to, told<node_id> done);
     /// On the strand, or after it has stopped.
     [[nodiscard]] node_statistics count() const;
     bool shutdown(std::chrono::milliseconds deadline);

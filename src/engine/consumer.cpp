@@ -63,40 +63,53 @@ void consumer::get(const endpoint_address& at, node_id owner, transfer_request r
 }
 
 void consumer::cancel(std::uint64_t operation) {
-    const auto it = running_.find(operation);
-    if (it == running_.end()) return;
-    if (const auto t = it->second.lock())
-        t->abandon({request_errc::cancelled, "the caller cancelled the get"});
+    const failure cancelled(request_errc::cancelled, "the caller cancelled it");
+    if (const auto it = running_.find(operation); it != running_.end())
+        if (const auto t = it->second.lock()) t->abandon(cancelled);
+    if (const auto it = asking_.find(operation); it != asking_.end()) {
+        const auto abandon = it->second;
+        abandon(cancelled);
+    }
 }
 
-void consumer::connect(const endpoint_address& to,
-                       unique_function<void(const failure&, node_id)> done) {
+template <class T>
+std::function<void(const failure&, T)> consumer::answer_once(
+    const endpoint_address& at, time_point deadline, std::uint64_t operation,
+    unique_function<void(const failure&, T)> done) {
+    struct once {
+        unique_function<void(const failure&, T)> done;
+        environment::timer_id timer = 0;
+    };
+    auto o = std::make_shared<once>();
+    o->done = std::move(done);
+    auto finish = [this, o, operation](const failure& f, T answer) {
+        s_.env.cancel(std::exchange(o->timer, 0));
+        asking_.erase(operation);
+        if (auto told = std::exchange(o->done, nullptr)) told(f, answer);
+    };
+    asking_[operation] = [finish](const failure& f) { finish(f, T{}); };
+    o->timer = s_.env.at(deadline, [finish, o, at] {
+        o->timer = 0;
+        finish({request_errc::deadline_exceeded, at.to_string() + " did not answer in time"}, T{});
+    });
+    return finish;
+}
+
+void consumer::connect(const endpoint_address& to, time_point deadline,
+                       unique_function<void(const failure&, node_id)> done,
+                       std::uint64_t operation) {
+    const auto finish = answer_once(to, deadline, operation, std::move(done));
     with_connection(
-        to, [done = std::move(done)](
-                const failure& f, const std::shared_ptr<consumer_connection>& connection) mutable {
-            done(f, f.code ? node_id{} : connection->owner());
+        to, [finish](const failure& f, const std::shared_ptr<consumer_connection>& connection) {
+            finish(f, f.code ? node_id{} : connection->owner());
         });
 }
 
 void consumer::ask(const endpoint_address& at, node_id owner, wire::body request,
                    time_point deadline,
-                   unique_function<void(const failure&, const wire::body*)> done) {
-    // Whichever comes first answers: the reply, or the clock.
-    struct once {
-        unique_function<void(const failure&, const wire::body*)> done;
-        environment::timer_id timer = 0;
-    };
-    auto o = std::make_shared<once>();
-    o->done = std::move(done);
-    auto finish = [this, o](const failure& f, const wire::body* body) {
-        s_.env.cancel(std::exchange(o->timer, 0));
-        if (auto answer = std::exchange(o->done, nullptr)) answer(f, body);
-    };
-    o->timer = s_.env.at(deadline, [finish, o, at] {
-        o->timer = 0;
-        finish({request_errc::deadline_exceeded, at.to_string() + " did not answer in time"},
-               nullptr);
-    });
+                   unique_function<void(const failure&, const wire::body*)> done,
+                   std::uint64_t operation) {
+    const auto finish = answer_once(at, deadline, operation, std::move(done));
     with_connection(
         at, [finish, owner, at, request = std::move(request)](
                 const failure& f, const std::shared_ptr<consumer_connection>& connection) mutable {
@@ -112,6 +125,7 @@ void consumer::stop() {
     stopped_ = true;
     for (auto& [operation, weak] : std::exchange(running_, {}))
         if (const auto t = weak.lock()) t->abandon(stopped_failure());
+    for (auto& [operation, abandon] : std::exchange(asking_, {})) abandon(stopped_failure());
     std::vector<std::shared_ptr<consumer_connection>> open;
     for (auto& [key, p] : peers_) open.push_back(p.connection);
     for (auto& connection : open) connection->close("the consumer shuts down");

@@ -2,6 +2,7 @@
 // The consumer: its connections to owners, one per address, and the gets that run over them.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,11 +29,13 @@ public:
              transfer::answered done, std::uint64_t operation);
     void cancel(std::uint64_t operation);
 
-    /// Connects (or finds the connection) and tells which owner is there.
-    void connect(const endpoint_address& to, unique_function<void(const failure&, node_id)> done);
-    /// Sends one request to `owner` at `at` and hands over the reply.
+    /// Connects (or finds the connection) and tells which owner is there. `operation` as for get.
+    void connect(const endpoint_address& to, time_point deadline,
+                 unique_function<void(const failure&, node_id)> done, std::uint64_t operation);
+    /// Sends one request to `owner` at `at` and hands over the reply. `operation` as for get.
     void ask(const endpoint_address& at, node_id owner, wire::body request, time_point deadline,
-             unique_function<void(const failure&, const wire::body*)> done);
+             unique_function<void(const failure&, const wire::body*)> done,
+             std::uint64_t operation);
 
     [[nodiscard]] region_table& regions() noexcept { return regions_; }
 
@@ -47,12 +50,19 @@ private:
     };
 
     void with_connection(const endpoint_address& to, connected done);
+    /// Calls `done` with what the returned function is called with first; with a failure at
+    /// `deadline`, at a cancel of `operation` and at the end.
+    template <class T>
+    std::function<void(const failure&, T)> answer_once(
+        const endpoint_address& at, time_point deadline, std::uint64_t operation,
+        unique_function<void(const failure&, T)> done);
 
     services& s_;
     region_table regions_;
     bool stopped_ = false;
     std::map<std::string, peer> peers_;
     std::unordered_map<std::uint64_t, std::weak_ptr<transfer>> running_;
+    std::unordered_map<std::uint64_t, std::function<void(const failure&)>> asking_;
 };
 
 }  // namespace rvget::engine

@@ -62,14 +62,25 @@ void consumer_connection::greeted(const wire::hello& m) {
 }
 
 void consumer_connection::close(const std::string& why) {
-    if (state_ == state::closed) return;
+    if (state_ == state::closed || closing_) return;
     if (!link_) return on_closed({node_errc::stopped, why});
-    send_ended_leases();  // else the owner keeps their slots until they expire
+    closing_ = why;
+    if (lane_) std::exchange(lane_, nullptr)->retire();
+    for (auto& waiter : std::exchange(lane_waiters_, {})) waiter();
+    if (reads_ == 0) say_goodbye();
+}
+
+/// Once no READ is under way: a lease that ends after the connection is one that the owner has to
+/// expire.
+void consumer_connection::say_goodbye() {
+    if (state_ == state::closed) return;
     send_ended_leases();
-    link_->send(wire::encode(wire::frame{0, wire::goodbye{why}}));
+    link_->send(wire::encode(wire::frame{0, wire::goodbye{*closing_}}));
     link_->close(true);
-    if (lane_)
-        std::exchange(lane_, nullptr)->retire();  // a peer that does not read holds up nothing
+}
+
+void consumer_connection::read_over() {
+    if (--reads_ == 0 && closing_) say_goodbye();
 }
 
 void consumer_connection::on_closed(const failure& why) {
@@ -139,9 +150,7 @@ void consumer_connection::deliver(wire::frame& f, std::span<const std::byte> pay
     if (state_ != state::up) return protocol_error("the first frame is not a greeting");
     if (const auto* down = std::get_if<wire::lane_down>(&f.body)) {
         if (lane_ && lane_->generation() == down->generation && !planted(bug::lane_down_ignored))
-            lane_->fail(reason::lease_lost,
-                        {lease_errc::lost, "the owner took the connection's queue pair down (" +
-                                               std::string(to_string(down->why)) + ")"});
+            lane_taken_down(*down);
         return;
     }
     if (std::holds_alternative<wire::pong>(f.body)) return;
@@ -196,7 +205,7 @@ void consumer_connection::send_ended_leases() {
 consumer_connection::lane_answer consumer_connection::lane_for_get(unique_function<void()> ready) {
     if (!s_.rdma.usable()) return {.why = s_.rdma.why_not(), .detail = s_.rdma.why_not_detail()};
     // A lane that began now would have nobody to end it.
-    if (state_ != state::up)
+    if (state_ != state::up || closing_)
         return {.why = reason::no_lane, .detail = "the control connection is closed"};
     if (!lane_) {
         if (s_.env.now() < lane_retry_at_) return {.why = lane_why_, .detail = lane_detail_};
@@ -235,6 +244,15 @@ void consumer_connection::lane_failed(reason why, const failure& f) {
     if (state_ == state::up)
         link_->send(wire::encode(wire::frame{0, wire::lane_down{generation, why}}));
     if (!planted(bug::lane_waiter_lost)) lane_settled();
+}
+
+void consumer_connection::lane_taken_down(const wire::lane_down& m) {
+    const auto detail =
+        "the owner took the connection's queue pair down (" + std::string(to_string(m.why)) + ")";
+    if (m.why == reason::no_lane)
+        lane_->fail(reason::no_lane, {connection_errc::queue_pair, detail});
+    else
+        lane_->fail(reason::lease_lost, {lease_errc::lost, detail});
 }
 
 void consumer_connection::learn_owner_end(const wire::acquire_reply& reply) {

@@ -29,6 +29,7 @@ public:
 
     /// Connects and greets. Either `on_up` runs, once, or the connection is closed instead.
     void open(unique_function<void()> on_up);
+    /// Takes no more gets; says goodbye and closes when the last READ is over.
     void close(const std::string& why);
 
     [[nodiscard]] bool up() const noexcept { return state_ == state::up; }
@@ -36,7 +37,7 @@ public:
     [[nodiscard]] const endpoint_address& address() const noexcept { return to_; }
 
     /// Sends a request; `done` runs once. The payload of the reply goes to `into` if it has exactly
-    /// that size, until forget() is called.
+    /// that size, until forget_destination() is called.
     std::uint64_t request(wire::body body, replied done, std::span<std::byte> into = {});
     /// Nothing is written into the request's destination from now on; its reply is still delivered.
     void forget_destination(std::uint64_t request_id);
@@ -56,6 +57,9 @@ public:
         std::string detail;
     };
     lane_answer lane_for_get(unique_function<void()> ready);
+    /// A READ begins, or is over and its lease ended: the goodbye waits for the last.
+    void read_begins() noexcept { ++reads_; }
+    void read_over();
     /// What an acquire reply says of the owner's end.
     void learn_owner_end(const wire::acquire_reply& reply);
     /// A READ over the lane brought its bytes: the next failure is a first one again.
@@ -81,6 +85,8 @@ private:
     void end(connection_errc code, const std::string& why);
     void start_lane();
     void lane_failed(reason why, const failure& f);
+    void lane_taken_down(const wire::lane_down& m);
+    void say_goodbye();
     void lane_settled();
     void send_ended_leases();
 
@@ -96,7 +102,9 @@ private:
     std::unordered_map<std::uint64_t, pending> pending_;
     std::optional<wire::frame> announced_;  ///< decoded when its payload was announced
     bool filled_ = false;                   ///< that payload goes to the destination of its pull
-    std::optional<failure> goodbye_;        ///< why this end closed, or the owner said it would
+    std::optional<std::string> closing_;    ///< why, once it was asked to close
+    std::size_t reads_ = 0;
+    std::optional<failure> goodbye_;  ///< why this end closed, or the owner said it would
 
     std::vector<std::uint64_t> ended_leases_;
     environment::timer_id ended_timer_ = 0;

@@ -27,6 +27,12 @@ public:
     [[nodiscard]] virtual bool expects_completions() const = 0;
 };
 
+/// Blocking calls by what waits for them, so that one kind never stands in another's way.
+enum class blocking_work : std::uint8_t {
+    make,     ///< wire-up and registration; an address that does not resolve costs a second
+    destroy,  ///< the end of a queue pair, which is what a fence waits for
+};
+
 class environment {
 public:
     using task = unique_function<void()>;
@@ -45,8 +51,8 @@ public:
     virtual void post(task f) = 0;
 
     /// Runs `work` on a worker thread (it may block), then `done` on the strand. `work` must not
-    /// touch engine state. At most a few run at once; order is not promised.
-    virtual void offload(task work, task done) = 0;
+    /// touch engine state. At most a few of each kind run at once; order is not promised.
+    virtual void offload(blocking_work kind, task work, task done) = 0;
 
     /// 64 bits from the operating system's generator (from the seed under test). Never 0.
     virtual std::uint64_t random() = 0;

@@ -366,6 +366,14 @@ boost::system::result<void, pool::refusal> pool::grow_for(std::size_t bytes) {
     }
 }
 
+boost::system::result<pinned_block, pool::refusal> pool::obtain(std::size_t bytes) {
+    for (;;) {
+        auto block = allocate(bytes);
+        if (block || block.error().why != reason::pool_exhausted) return block;
+        if (auto grown = grow_for(bytes); !grown) return grown.error();
+    }
+}
+
 pool::statistics pool::stats() const {
     pool_state& s = *state_;
     const std::lock_guard lock(s.mutex);

@@ -77,10 +77,13 @@ public:
     /// grow_for(bytes); `budget` may not, until blocks come back. Blocks begin at granules.
     boost::system::result<pinned_block, refusal> allocate(std::size_t bytes);
     /// Registers one more arena so that a block of `bytes` fits; does nothing when one fits already
-    /// (somebody else may have grown, or may take the room first: allocate, grow, allocate once
-    /// more, then fall back). Returns empty arenas to the system where the budget needs their
-    /// bytes. Blocking; any thread.
+    /// (somebody else may have grown, or may take the room first: allocate and grow in turn; it
+    /// ends with `budget`). Returns empty arenas to the system where the budget needs their bytes.
+    /// Blocking; any thread.
     boost::system::result<void, refusal> grow_for(std::size_t bytes);
+
+    /// A block of `bytes`, growing as often as the budget allows. Blocking; any thread.
+    boost::system::result<pinned_block, refusal> obtain(std::size_t bytes);
 
     struct statistics {
         std::size_t registered_bytes = 0;  ///< whole pages, also of arenas being made or unmade

@@ -63,7 +63,7 @@ void node_core::shutdown(time_point deadline, unique_function<void(bool)> done) 
             if (!quiet)
                 log(log_level::error,
                     "shutdown=leak cause=\"a queue pair could not be proven quiet in time\"");
-            if (rdma_->usable()) services_.env.unwatch(*rdma_);
+            if (rdma_->device()) services_.env.unwatch(*rdma_);
             f(quiet);
         }
     };

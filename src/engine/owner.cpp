@@ -1,6 +1,7 @@
 #include "engine/owner.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/log.hpp"
@@ -9,6 +10,9 @@
 namespace rvget::engine {
 
 using namespace std::chrono_literals;
+
+/// Addresses that are remembered as not resolving, at most.
+constexpr std::size_t max_unreachable = 1024;
 
 owner::owner(services& s) : s_(s) {}
 
@@ -25,14 +29,16 @@ const slot* owner::find(std::uint64_t slot_id) const {
 
 std::optional<std::uint32_t> owner::add_reference(std::uint64_t slot_id) {
     const auto it = slots_.find(slot_id);
-    if (it == slots_.end() || it->second.references == 0) return std::nullopt;
+    if (it == slots_.end() || it->second.references == 0 ||
+        it->second.references == std::numeric_limits<std::uint32_t>::max())
+        return std::nullopt;
     return ++it->second.references;
 }
 
-std::optional<std::uint32_t> owner::release(std::uint64_t slot_id) {
+std::optional<std::uint32_t> owner::release(std::uint64_t slot_id, std::uint32_t count) {
     const auto it = slots_.find(slot_id);
     if (it == slots_.end() || it->second.references == 0) return std::nullopt;
-    const auto left = --it->second.references;
+    const auto left = it->second.references -= std::min(count, it->second.references);
     free_if_unused(slot_id);
     return left;
 }
@@ -185,6 +191,12 @@ bool owner::unreachable_now(const std::string& gid) const {
 }
 
 void owner::note_unreachable(const std::string& gid) {
+    if (unreachable_.size() >= max_unreachable) {
+        const auto now = s_.env.now();
+        std::erase_if(unreachable_, [&](const auto& u) { return u.second.until <= now; });
+        // Somebody makes up addresses: forgetting them all costs a second each, once.
+        if (unreachable_.size() >= max_unreachable) unreachable_.clear();
+    }
     auto& b = unreachable_[gid];
     b.step = std::clamp<duration>(b.step * 2, 1s, 60s);
     b.until = s_.env.now() + b.step;

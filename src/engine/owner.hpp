@@ -46,8 +46,9 @@ public:
     [[nodiscard]] const slot* find(std::uint64_t slot_id) const;
     /// One more reference; none where the slot is gone.
     std::optional<std::uint32_t> add_reference(std::uint64_t slot_id);
-    /// One reference less; at none and without leases the slot is freed.
-    std::optional<std::uint32_t> release(std::uint64_t slot_id);
+    /// `count` references less; at none and without leases the slot is freed. Precondition: there
+    /// are as many, or the slot is gone.
+    std::optional<std::uint32_t> release(std::uint64_t slot_id, std::uint32_t count = 1);
 
     struct grant {
         std::uint64_t lease = 0;

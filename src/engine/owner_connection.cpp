@@ -14,6 +14,10 @@ using std::chrono::milliseconds;
 
 /// Lanes of one consumer that exist at once: the one in use and those whose destruction runs.
 constexpr std::size_t max_lanes = 4;
+/// Acquires of one consumer that wait for its lane at once; more of them are answered as they come.
+constexpr std::size_t max_waiting = 1024;
+/// Slots that one consumer holds references to at once.
+constexpr std::size_t max_referenced_slots = 65'536;
 
 owner_connection::owner_connection(services& s, owner& o, std::shared_ptr<control_link> link,
                                    closed_handler on_closed)
@@ -65,8 +69,9 @@ void owner_connection::protocol_error(const std::string& what) {
 void owner_connection::on_closed(const failure&) {
     open_ = false;
     s_.env.cancel(std::exchange(handshake_timer_, 0));
+    for (auto& [key, w] : std::exchange(waiting_, {})) s_.env.cancel(w.timer);
     for (const auto& [slot_id, count] : std::exchange(references_, {}))
-        for (std::uint32_t i = 0; i < count; ++i) owner_.release(slot_id);
+        owner_.release(slot_id, count);
     destroy_lanes_if_over();
     if (on_closed_) std::exchange(on_closed_, nullptr)(*this);
 }
@@ -106,9 +111,13 @@ void owner_connection::handle(std::uint64_t, wire::hello& m) {
 
 std::shared_ptr<serve_lane> owner_connection::lane_for(const wire::lane_offer& offer) {
     if (const auto it = lanes_.find(offer.generation); it != lanes_.end()) return it->second;
-    // A generation is wired once; one that was given up never comes back.
-    if (!offer.facts || offer.generation <= newest_generation_ || closing_ || !s_.rdma.usable() ||
-        owner_.draining() || owner_.is_fenced(consumer_) || lanes_.size() >= max_lanes)
+    // A generation is wired once; one that was given up never comes back. One at a time: each may
+    // hold a worker thread for a second.
+    const bool one_is_made =
+        std::ranges::any_of(lanes_, [](const auto& l) { return l.second->is_being_made(); });
+    if (!offer.facts || offer.generation <= newest_generation_ || closing_ || one_is_made ||
+        !s_.rdma.usable() || owner_.draining() || owner_.is_fenced(consumer_) ||
+        lanes_.size() >= max_lanes)
         return nullptr;
     const auto gid = route::gid{offer.facts->gid}.to_string();
     if (owner_.unreachable_now(gid)) return nullptr;
@@ -117,13 +126,43 @@ std::shared_ptr<serve_lane> owner_connection::lane_for(const wire::lane_offer& o
     lanes_.emplace(offer.generation, lane);
     lane->wire(link_->own_address(), *offer.facts);
     lane->when_settled([this, self = shared_from_this(), gid, weak = std::weak_ptr(lane)] {
-        const auto settled = weak.lock();
-        if (settled && settled->status() == lane_status::failed)
-            owner_.note_unreachable(gid);
-        else
-            owner_.note_reachable(gid);
+        if (const auto settled = weak.lock()) lane_settled(*settled, gid);
     });
     return lane;
+}
+
+void owner_connection::lane_settled(const serve_lane& lane, const std::string& gid) {
+    const auto& error = lane.error();
+    if (error.code == device_errc::transition_failed)
+        owner_.note_unreachable(gid);
+    else if (!error.code)
+        owner_.note_reachable(gid);
+    auto waiting = std::exchange(waiting_, {});
+    for (auto& [key, w] : waiting) {
+        s_.env.cancel(w.timer);
+        answer(w.request, w.acquire, w.lane, false);
+    }
+    // After the answers, which carry the cause: the consumer begins anew with another generation.
+    if (error.code && open_) send(0, wire::lane_down{lane.generation(), reason::no_lane});
+}
+
+/// Answers when the lane has settled or the time is up, whichever comes first.
+void owner_connection::wait_for_lane(std::uint64_t id, const wire::acquire& m,
+                                     const std::shared_ptr<serve_lane>& lane) {
+    // Who insists on RDMA would rather wait than be refused.
+    const auto wait = m.force ? std::max(s_.options.wireup_wait, milliseconds(m.deadline_ms))
+                              : s_.options.wireup_wait;
+    const auto key = next_waiting_++;
+    auto& w = waiting_[key];
+    w.request = id;
+    w.acquire = m;
+    w.acquire.detaches.clear();  // heeded already
+    w.lane = lane;
+    w.timer = s_.env.at(s_.env.now() + wait, [self = shared_from_this(), key] {
+        auto late = self->waiting_.extract(key);
+        if (late)
+            self->answer(late.mapped().request, late.mapped().acquire, late.mapped().lane, false);
+    });
 }
 
 void owner_connection::handle(std::uint64_t id, wire::acquire& m) {
@@ -172,19 +211,8 @@ void owner_connection::answer(std::uint64_t id, const wire::acquire& m,
     f.inline_max = s_.options.inline_max;
     f.pinned = sl->memory->pinned;
     const auto d = decide(f);
-    if (d.wait_for_lane && may_wait) {
-        // Whichever comes first answers, and only it.
-        auto done = std::make_shared<bool>(false);
-        auto again = [self = shared_from_this(), done, id, m, lane] {
-            if (!std::exchange(*done, true)) self->answer(id, m, lane, false);
-        };
-        // Who insists on RDMA would rather wait than be refused.
-        const auto wait = m.force ? std::max(s_.options.wireup_wait, milliseconds(m.deadline_ms))
-                                  : s_.options.wireup_wait;
-        s_.env.at(s_.env.now() + wait, again);
-        lane->when_settled(again);
-        return;
-    }
+    if (d.wait_for_lane && may_wait && waiting_.size() < max_waiting)
+        return wait_for_lane(id, m, lane);
     reply.answer = d.answer;
     reply.why = d.why;
     if (d.why == reason::no_lane && lane) reply.detail = lane->error().detail.substr(0, 512);
@@ -271,7 +299,8 @@ void owner_connection::handle(std::uint64_t id, wire::reference& m) {
     wire::reference_reply reply;
     std::optional<std::uint32_t> left;
     if (m.change == wire::reference_change::add) {
-        left = owner_.add_reference(m.slot);
+        if (references_.size() < max_referenced_slots || references_.contains(m.slot))
+            left = owner_.add_reference(m.slot);
         if (left) ++references_[m.slot];
     } else if (const auto it = references_.find(m.slot); it != references_.end()) {
         if (--it->second == 0) references_.erase(it);
@@ -281,7 +310,8 @@ void owner_connection::handle(std::uint64_t id, wire::reference& m) {
     send(id, reply);
 }
 
-/// The consumer's end is in error and drained: ours serves nobody any more.
+/// The consumer posts nothing more through its end, and what it had posted fails: ours serves
+/// nobody any more.
 void owner_connection::handle(std::uint64_t, wire::lane_down& m) {
     const auto it = lanes_.find(m.generation);
     if (it == lanes_.end()) return;

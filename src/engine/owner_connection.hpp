@@ -63,6 +63,9 @@ private:
     std::shared_ptr<serve_lane> lane_for(const wire::lane_offer& offer);
     void answer(std::uint64_t id, const wire::acquire& m, const std::shared_ptr<serve_lane>& lane,
                 bool may_wait);
+    void wait_for_lane(std::uint64_t id, const wire::acquire& m,
+                       const std::shared_ptr<serve_lane>& lane);
+    void lane_settled(const serve_lane& lane, const std::string& gid);
     void answer_with_lease(wire::acquire_reply& reply, const wire::acquire& m,
                            const serve_lane* lane, const slot& sl, std::uint64_t length);
     void send(std::uint64_t id, wire::body body, frame_payload payload = {});
@@ -81,6 +84,15 @@ private:
     std::size_t leases_ = 0;
     std::uint32_t newest_generation_ = 0;
     std::map<std::uint32_t, std::shared_ptr<serve_lane>> lanes_;
+    /// Acquires that wait for their lane, in the order in which they came.
+    struct waiting_acquire {
+        std::uint64_t request = 0;
+        wire::acquire acquire;
+        std::shared_ptr<serve_lane> lane;
+        environment::timer_id timer = 0;
+    };
+    std::map<std::uint64_t, waiting_acquire> waiting_;
+    std::uint64_t next_waiting_ = 1;
     std::unordered_map<std::uint64_t, std::uint32_t>
         references_;  ///< by slot, held by the consumer
 };

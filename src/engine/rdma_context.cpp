@@ -161,12 +161,27 @@ void rdma_context::when_no_lanes(unique_function<void()> f) {
         no_lanes_.push_back(std::move(f));
 }
 
+/// Gets go on in chunks; what the NIC may still write stays parked, because nothing will prove that
+/// it is done.
+void rdma_context::lose(const failure& why) {
+    if (lost_) return;
+    why_not_ = reason::no_route;
+    why_not_detail_ = "device " + device_->facts().name + " was lost: " + why.message() +
+                      "; restart the node to use it again";
+    lost_ = true;
+    log(log_level::error, "rdma=off reason=" + std::string(to_string(why_not_)) +
+                              " cause=" + quoted(why_not_detail_));
+    auto sinks = sinks_;
+    for (auto& [number, sink] : sinks)
+        if (sinks_.contains(number)) sink->on_lost(why);
+}
+
 std::size_t rdma_context::poll() {
     std::size_t total = 0;
-    for (;;) {
+    while (!lost_) {
         auto n = reading_queue_->poll(batch_);
         if (!n) {
-            log(log_level::error, "completion_queue=lost cause=" + quoted(n.error().message()));
+            lose(n.error());
             return total;
         }
         total += n.value();
@@ -177,11 +192,12 @@ std::size_t rdma_context::poll() {
         }
         if (n.value() < batch_.size()) return total;
     }
+    return total;
 }
 
 void rdma_context::arm() {
-    if (auto r = reading_queue_->arm(); !r)
-        log(log_level::error, "completion_queue=not_armed cause=" + quoted(r.error().message()));
+    if (lost_) return;
+    if (auto r = reading_queue_->arm(); !r) lose(r.error());
 }
 
 int rdma_context::event_descriptor() const { return reading_queue_->event_descriptor(); }

@@ -3,6 +3,7 @@
 // reason why there is none. Shared by everything that wires or uses queue pairs.
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,6 +24,8 @@ namespace rvget::engine {
 class completion_sink {
 public:
     virtual void on_completion(const fabric::completion& c) = 0;
+    /// The completion queue is lost: nothing will be heard of what is posted.
+    virtual void on_lost(const failure& why) = 0;
 
 protected:
     ~completion_sink() = default;
@@ -44,8 +47,9 @@ public:
                                               const node_options& options);
     explicit rdma_context(const node_options& options);
 
-    [[nodiscard]] bool usable() const noexcept { return device_ != nullptr; }
-    /// Valid where not usable: `not_configured`, `kill_switch` or `registration`, and the sentence.
+    [[nodiscard]] bool usable() const noexcept { return device_ != nullptr && !lost_; }
+    /// Valid where not usable: `not_configured`, `kill_switch`, `registration`, or `no_route` once
+    /// the device is lost; and the sentence. The strand, once the node runs.
     [[nodiscard]] reason why_not() const noexcept { return why_not_; }
     [[nodiscard]] const std::string& why_not_detail() const noexcept { return why_not_detail_; }
 
@@ -96,16 +100,18 @@ public:
     void arm() override;
     [[nodiscard]] int event_descriptor() const override;
     void consume_events() override;
-    [[nodiscard]] bool expects_completions() const override { return outstanding_ > 0; }
+    [[nodiscard]] bool expects_completions() const override { return outstanding_ > 0 && !lost_; }
 
 private:
     result<void> open_device(fabric::provider& provider);
+    void lose(const failure& why);
 
     const node_options& options_;
     mutable std::mutex facts_mutex_;  ///< refresh() and facts(), which workers share
     reason why_not_ = reason::not_configured;
     std::string why_not_detail_;
     std::shared_ptr<fabric::device> device_;
+    std::atomic<bool> lost_{false};  ///< read by any thread that stages
     std::unique_ptr<pool> pool_;
     std::shared_ptr<fabric::completion_queue> reading_queue_;
     std::shared_ptr<fabric::completion_queue> serving_queue_;

@@ -42,6 +42,7 @@ void read_lane::make(const std::string& own_address, const std::string& peer_add
     w->peer_address = peer_address;
     busy_on_worker_ = true;
     s_.env.offload(
+        blocking_work::make,
         [w, &rdma = s_.rdma, requests] {
             auto port = rdma.choose_port(w->own_address, w->peer_address);
             if (!port) {
@@ -118,6 +119,7 @@ void read_lane::connect(const wire::queue_pair_facts& owner) {
     auto error = std::make_shared<failure>();
     busy_on_worker_ = true;
     s_.env.offload(
+        blocking_work::make,
         [error, rp, sp, qp = queue_pair_.get(), &rdma = s_.rdma,
          identity = port_.identity]() mutable {
             // The index is where the GID stands now, not where it stood when it was offered.
@@ -263,6 +265,8 @@ void read_lane::on_completion(const fabric::completion& c) {
                                            "say, and that UDP port 4791 is open"});
 }
 
+void read_lane::on_lost(const failure& why) { fail(reason::no_route, why); }
+
 /// RC completes a send queue in order: what stands before a success is done as well.
 void read_lane::credit_through(std::uint64_t id) {
     while (!posted_.empty() && posted_.front().id <= id) {
@@ -360,15 +364,16 @@ void read_lane::destroy() {
     s_.rdma.detach(queue_pair_->number());
     // Destroying may block in the kernel; nothing is posted any more, so it is safe elsewhere.
     auto doomed = std::make_shared<std::unique_ptr<fabric::queue_pair>>(std::move(queue_pair_));
-    s_.env.offload([doomed] { doomed->reset(); },
-                   [self = std::exchange(self_, nullptr)] { self->s_.rdma.lane_gone(); });
+    s_.env.offload(
+        blocking_work::destroy, [doomed] { doomed->reset(); },
+        [self = std::exchange(self_, nullptr)] { self->s_.rdma.lane_gone(); });
 }
 
 void read_lane::retire() {
     retiring_ = true;
     if (state_ == state::draining || state_ == state::closed) return;
     if (busy_on_worker_ || !waiting_.empty() || !posted_.empty()) return;
-    fail(reason::get_failed, {node_errc::stopped, "the connection to the owner was closed"});
+    fail(reason::get_failed, {connection_errc::lost, "the connection to the owner was closed"});
 }
 
 std::string read_lane::describe() const {

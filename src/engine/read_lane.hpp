@@ -88,6 +88,7 @@ public:
     void retire();
 
     void on_completion(const fabric::completion& c) override;
+    void on_lost(const failure& why) override;
 
 private:
     struct posted_request {

@@ -51,13 +51,14 @@ public:
           timer_(std::in_place, *strand_),
           reactor_(std::make_shared<reactor>(
               *this, may_use_one_cpu_only() ? duration::zero() : duration(options.spin))),
-          workers_(std::max<std::size_t>(options.worker_threads, 1)) {}
+          makers_(std::max<std::size_t>(options.worker_threads, 1)),
+          destroyers_(1) {}
 
     time_point now() const override { return steady_clock::now(); }
     timer_id at(time_point when, task f) override;
     void cancel(timer_id id) override { timers_.cancel(id); }
     void post(task f) override;
-    void offload(task work, task done) override;
+    void offload(blocking_work kind, task work, task done) override;
     std::uint64_t random() override { return random_u64(); }
     void watch(std::shared_ptr<completion_source> source) override {
         if (!stopping_) {
@@ -133,7 +134,8 @@ private:
     bool inbox_closed_ = false;
 
     std::shared_ptr<reactor> reactor_;
-    worker_pool workers_;
+    worker_pool makers_;
+    worker_pool destroyers_;
 };
 
 class asio_descriptor final : public descriptor {
@@ -262,14 +264,15 @@ void asio_loop::next_turn(std::shared_ptr<continuation> c) {
     });
 }
 
-void asio_loop::offload(task work, task done) {
+void asio_loop::offload(blocking_work kind, task work, task done) {
     // The pool is joined before this object goes.
     unique_function<void()> job = [this, w = std::move(work), d = std::move(done)]() mutable {
         w();
         w = nullptr;
         post(std::move(d));
     };
-    if (!stopping_ && !workers_.submit(job)) {
+    auto& workers = kind == blocking_work::destroy ? destroyers_ : makers_;
+    if (!stopping_ && !workers.submit(job)) {
         post(std::move(job));  // no thread to be had: late is better than never
     }
 }
@@ -292,7 +295,8 @@ void asio_loop::stop() {
         const runner here(*this);
         shut_down();
     }
-    workers_.stop();
+    makers_.stop();
+    destroyers_.stop();
 }
 
 void asio_loop::shut_down() {

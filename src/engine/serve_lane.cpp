@@ -26,6 +26,7 @@ void serve_lane::wire(const std::string& own_address, const wire::queue_pair_fac
     s_.rdma.lane_born();
     busy_on_worker_ = true;
     s_.env.offload(
+        blocking_work::make,
         [w, own_address, consumer, &rdma = s_.rdma] {
             // The consumer's GID is what the packets will be sent to, so it decides our port.
             auto port = rdma.choose_port(own_address, route::gid{consumer.gid}.to_string());
@@ -111,6 +112,7 @@ void serve_lane::begin_destruction() {
     status_ = lane_status::failed;
     auto doomed = std::make_shared<std::unique_ptr<fabric::queue_pair>>(std::move(queue_pair_));
     s_.env.offload(
+        blocking_work::destroy,
         [doomed] {
             // Error first, so that the device refuses what arrives while destruction waits. An
             // error of this step changes nothing: the destruction is the proof.

@@ -39,6 +39,7 @@ public:
     /// gone, so that no READ through it can touch memory any more. Repeatable: each caller is told.
     void destroy(unique_function<void()> proven);
     [[nodiscard]] bool gone() const noexcept { return gone_; }
+    [[nodiscard]] bool is_being_made() const noexcept { return busy_on_worker_; }
 
 private:
     void wired(const failure& f);

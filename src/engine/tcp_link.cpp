@@ -25,6 +25,11 @@ constexpr std::size_t turn_budget = std::size_t{4} << 20;
 /// payload has to be copied.
 constexpr std::size_t read_behind = 4096;
 
+/// Frames that an accepted link queues before it stops reading: a peer that asks without reading
+/// the answers then fills its own socket, not our memory. Only accepted links: with both ends
+/// waiting for each other's reading, neither would read.
+constexpr std::size_t most_queued = 4096;
+
 std::string error_text(int error) {
     return error_code(error, boost::system::system_category()).message();
 }
@@ -186,6 +191,9 @@ void tcp_link::flush() {
         }
         budget -= std::min(bytes, budget);
     }
+    if (socket_ && std::exchange(stalled_, false)) {
+        socket_->await_readable(shared_from_this());
+    }
     if (socket_ && closing_) {
         // With bytes unread, close(2) would reset the connection, and the reset overtakes what was
         // just written (RFC 2525, 2.17): say that we are done and read until the peer is too.
@@ -208,11 +216,19 @@ void tcp_link::written(std::size_t bytes) {
 
 void tcp_link::readable() {
     std::size_t budget = turn_budget;
-    while (socket_ && budget > 0 && receive(budget) == progress::some) {
+    while (socket_ && budget > 0 && !overfull() && receive(budget) == progress::some) {
     }
-    if (socket_) {
+    if (!socket_) {
+        return;
+    }
+    stalled_ = overfull();  // until the queue is written
+    if (!stalled_) {
         socket_->await_readable(shared_from_this());
     }
+}
+
+bool tcp_link::overfull() const noexcept {
+    return admission_ && !closing_ && queue_.size() >= most_queued;
 }
 
 tcp_link::progress tcp_link::receive(std::size_t& budget) {

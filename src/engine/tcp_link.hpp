@@ -75,6 +75,7 @@ private:
              std::shared_ptr<const void> admission);
 
     [[nodiscard]] bool receiving() const noexcept { return socket_ && !closing_; }
+    [[nodiscard]] bool overfull() const noexcept;
     progress receive(std::size_t& budget);
     progress receive_payload(std::size_t& budget);
     progress receive_frames(std::size_t& budget);
@@ -108,6 +109,7 @@ private:
     std::size_t written_of_front_ = 0;
     std::size_t queued_bytes_ = 0;
     bool flush_due_ = false;  ///< at the end of the turn, or when the socket is writable
+    bool stalled_ = false;    ///< reads nothing until the queue is written
 
     std::vector<std::byte> partial_;  ///< the beginning of a frame whose head is not all here
     bool in_payload_ = false;

@@ -271,24 +271,27 @@ bool transfer::prepare_read() {
         block_ = std::move(*block);
         return true;
     }
-    if (block.error().why != reason::pool_exhausted || grown_) {
+    if (block.error().why != reason::pool_exhausted) {
         pool_refused(block.error());
         return false;
     }
-    // Registering one more arena takes milliseconds: not on the strand.
-    grown_ = true;
+    // Registering one more arena takes milliseconds: not on the strand. Other gets may take the
+    // room first; then it grows again, until the budget says no.
     auto grown = std::make_shared<boost::system::result<void, pool::refusal>>();
-    s_.env.offload([grown, bytes = range_bytes_,
-                    &memory = s_.rdma.memory()] { *grown = memory.grow_for(bytes); },
-                   [self = shared_from_this(), grown] {
-                       if (self->answered_) return;
-                       if (!*grown) return self->pool_refused(grown->error());
-                       if (self->lease_lost_)
-                           return self->fall_back(
-                               reason::lease_lost,
-                               {lease_errc::lost, "the lease ended while memory was registered"});
-                       if (self->prepare_read()) self->submit_read();
-                   });
+    s_.env.offload(
+        blocking_work::make,
+        [grown, bytes = range_bytes_, &memory = s_.rdma.memory()] {
+            *grown = memory.grow_for(bytes);
+        },
+        [self = shared_from_this(), grown] {
+            if (self->answered_) return;
+            if (!*grown) return self->pool_refused(grown->error());
+            if (self->lease_lost_)
+                return self->fall_back(
+                    reason::lease_lost,
+                    {lease_errc::lost, "the lease ended while memory was registered"});
+            if (self->prepare_read()) self->submit_read();
+        });
     return false;
 }
 
@@ -314,6 +317,7 @@ void transfer::submit_read() {
     report_.port = port.identity.port;
     report_.gid = port.gid;
     report_.path_mtu = lane_->path_mtu();
+    connection_->read_begins();
     lane_->submit(job_);
     if (planted(bug::lease_ended_early)) end_lease();
 }
@@ -322,6 +326,7 @@ void transfer::submit_read() {
 void transfer::read_ended(read_job::outcome o, const failure& f) {
     job_.reset();
     end_lease();
+    connection_->read_over();
     if (o == read_job::outcome::done) connection_->lane_worked();
     if (answered_) return succeed();
     if (o == read_job::outcome::done) {

@@ -137,7 +137,6 @@ private:
     std::optional<wire::descriptor> descriptor_;
     std::shared_ptr<read_lane> lane_;
     std::shared_ptr<read_job> job_;
-    bool grown_ = false;
 
     // Chunks.
     std::uint64_t asked_ = 0;

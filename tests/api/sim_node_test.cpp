@@ -621,6 +621,7 @@ BOOST_FIXTURE_TEST_CASE(offer_of_an_impossible_queue_pair_is_no_lane, sim_nodes)
     const auto peer = connect_raw(*owner->address());
     peer.write(wire::frame{0, wire::hello{.node = raw_id}});
     BOOST_REQUIRE(peer.read_frame());
+    std::uint32_t taken_down = 0;  // told, so that a consumer makes a new one
     for (std::uint32_t generation = 1; generation <= 8; ++generation) {
         wire::acquire a;
         a.slot = from.handle.slot;
@@ -629,12 +630,19 @@ BOOST_FIXTURE_TEST_CASE(offer_of_an_impossible_queue_pair_is_no_lane, sim_nodes)
         a.offer->facts->path_mtu = 1024;
         a.offer->facts->number = 0xfffffe;
         peer.write(wire::frame{generation, a});
-        const auto reply = peer.read_frame();
+        auto reply = peer.read_frame();
+        while (reply && std::holds_alternative<wire::lane_down>(reply->frame.body)) {
+            const auto& down = std::get<wire::lane_down>(reply->frame.body);
+            BOOST_TEST((down.why == reason::no_lane && down.generation < generation));
+            ++taken_down;
+            reply = peer.read_frame();
+        }
         BOOST_REQUIRE(reply);
         const auto& r = std::get<wire::acquire_reply>(reply->frame.body);
         BOOST_TEST((r.answer == wire::answer::chunked || r.answer == wire::answer::rdma));
         peer.write(wire::frame{0, wire::detach{{r.lease}}});
     }
+    BOOST_TEST(taken_down > 0u);
     BOOST_TEST(consumer->get(from)->report.path == path::rdma);
 }
 

@@ -107,8 +107,9 @@ BOOST_AUTO_TEST_CASE(offload_done_runs_on_the_strand_after_its_work) {
     std::thread::id worked;
     std::thread::id done;
     e.on_strand([&] {
-        e.rt.env().offload([&] { worked = std::this_thread::get_id(); },
-                           [&] { done = std::this_thread::get_id(); });
+        e.rt.env().offload(
+            engine::blocking_work::make, [&] { worked = std::this_thread::get_id(); },
+            [&] { done = std::this_thread::get_id(); });
     });
     BOOST_REQUIRE(e.until([&] { return done != std::thread::id(); }));
     BOOST_TEST((done == std::this_thread::get_id()));
@@ -128,6 +129,7 @@ BOOST_AUTO_TEST_CASE(offload_beyond_the_limit_waits_for_a_thread) {
     std::latch all(8);
     for (int i = 0; i < 8; ++i) {
         rt.env().offload(
+            engine::blocking_work::make,
             [&, i] {
                 {
                     const std::lock_guard lock(mutex);
@@ -161,7 +163,8 @@ struct busy_runtime {
         auto& env = rt.env();
         tick();
         env.at(env.now() + 24h, [this] { called(); });
-        env.offload([] {}, [this] { called(); });
+        env.offload(
+            engine::blocking_work::make, [] {}, [this] { called(); });
         rt.network().listen({"127.0.0.1", 0}, [this](auto) { called(); }).value();
         rt.network().connect({"127.0.0.1", dead_port}, env.now() + 24h, [this](auto link) {
             called();
@@ -244,6 +247,7 @@ BOOST_AUTO_TEST_CASE(stop_waits_for_offloaded_work_and_drops_its_done) {
         env.at(env.now() + 24h,
                [held = std::shared_ptr<int>(nullptr, [&](int*) { stopping.set_value(); })] {});
         env.offload(
+            engine::blocking_work::make,
             [&] {
                 begun.count_down();
                 stopping.get_future().wait();
@@ -315,7 +319,8 @@ BOOST_AUTO_TEST_CASE(embedded_context_with_two_threads_never_runs_two_callbacks_
         rt.post([&] {
             enter();
             rt.env().at(rt.env().now(), enter);
-            rt.env().offload([] {}, enter);
+            rt.env().offload(
+                engine::blocking_work::make, [] {}, enter);
         });
         rt.post(enter);
     }

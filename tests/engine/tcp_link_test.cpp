@@ -153,6 +153,37 @@ BOOST_AUTO_TEST_CASE(payload_sent_is_kept_until_written_and_no_longer) {
     BOOST_TEST(watch.expired());
 }
 
+BOOST_AUTO_TEST_CASE(peer_that_asks_without_reading_is_not_read_from) {
+    link_fixture f;
+    constexpr std::size_t questions = 60'000;
+    const bytes answer(1000, std::byte{7});
+    std::size_t most = 0;
+    f.events->on_each = [&] {
+        f.link->send(answer);
+        most = std::max(most, f.link->queued_bytes());
+    };
+    std::thread writer([&] {
+        const auto question = on_the_wire({{std::byte{0}}, {}, false});
+        bytes all;
+        for (std::size_t i = 0; i < questions; ++i) {
+            all.insert(all.end(), question.begin(), question.end());
+        }
+        f.peer.write(all);
+    });
+    const bool filled = f.e.until([&] { return most >= 4096 * (8 + answer.size()); });
+    std::size_t got = 0;
+    std::thread reader([&] { got = f.peer.read(questions * (8 + answer.size())).size(); });
+    const bool all = filled && f.e.until([&] { return f.events->frames.size() == questions; });
+    const bool written = all && f.e.until([&] { return f.link->queued_bytes() == 0; });
+    if (!written) f.peer.reset();
+    writer.join();
+    reader.join();
+    BOOST_TEST(written);
+    BOOST_TEST(got == questions * (8 + answer.size()));
+    // What one read brought may come on top.
+    BOOST_TEST(most < questions / 2 * (8 + answer.size()));
+}
+
 BOOST_AUTO_TEST_CASE(destination_forgotten_half_way_is_not_written_again) {
     link_fixture f;
     const frame_bytes frame{{std::byte{1}}, random_bytes(100'000, 4), true};

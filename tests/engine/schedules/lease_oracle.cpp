@@ -136,9 +136,16 @@ void lease_oracle::fence_sent(const link_end& owner, const wire::lane_down& m) {
     auto& lane = lanes_[{owner.connection, m.generation}];
     lane.fenced = true;
     if (ending_[owner.node]) return;
+    const auto reads_there = [&](const lease& l) {
+        return l.connection == owner.connection && l.by_nic && l.generation == m.generation;
+    };
+    if (m.why == reason::no_lane) {
+        if (std::ranges::any_of(leases_, reads_there))
+            fail("a lane counts as never wired although leases were granted on it");
+        return;
+    }
     const bool due = std::any_of(leases_.begin(), leases_.end(), [&](const lease& l) {
-        return l.connection == owner.connection && l.by_nic && l.generation == m.generation &&
-               !l.end_heard && l.end <= clock_;
+        return reads_there(l) && !l.end_heard && l.end <= clock_;
     });
     if (!due) fail("a lane was fenced although no lease on it is past its end");
 }

@@ -47,29 +47,35 @@ void sim_environment::cancel(timer_id id) {
     timers_.erase(it);
 }
 
-void sim_environment::offload(task work, task done) {
-    jobs_.push_back({worker(std::move(work)), std::move(done)});
+void sim_environment::offload(engine::blocking_work kind, task work, task done) {
+    jobs_.push_back({kind, worker(std::move(work)), std::move(done)});
 }
 
-std::size_t sim_environment::jobs() const noexcept {
-    const auto ran = static_cast<std::size_t>(
-        std::count_if(jobs_.begin(), jobs_.end(), [](const job& j) { return j.ran; }));
-    return ran + std::min(worker_threads - std::min(ran, worker_threads), jobs_.size() - ran);
+/// The place of the `index`-th job that could make a step; how many there are, beyond the last.
+std::size_t sim_environment::find_job(std::size_t index) const noexcept {
+    std::size_t steps = 0;
+    std::array<std::size_t, 2> busy{};
+    for (std::size_t at = 0; at < jobs_.size(); ++at) {
+        const auto kind = static_cast<std::size_t>(jobs_[at].kind);
+        if (!jobs_[at].ran && busy[kind]++ >= threads_of[kind]) continue;
+        if (steps++ == index) return at;
+    }
+    return steps;
 }
 
-bool sim_environment::job_runs(std::size_t index) const noexcept { return !jobs_[index].ran; }
+std::size_t sim_environment::jobs() const noexcept { return find_job(jobs_.size()); }
+
+bool sim_environment::job_runs(std::size_t index) const noexcept {
+    return !jobs_[find_job(index)].ran;
+}
 
 void sim_environment::step_job(std::size_t index) {
-    auto& j = jobs_[index];
-    if (!std::exchange(j.ran, true)) {
-        j.work.run();
-        // Jobs that ran stay in front, so that the first ones are always those that may step.
-        std::stable_partition(jobs_.begin(), jobs_.end(), [](const job& x) { return x.ran; });
-        return;
-    }
+    const auto at = find_job(index);
+    auto& j = jobs_[at];
+    if (!std::exchange(j.ran, true)) return j.work.run();
     j.work.join();
     auto done = std::move(j.done);
-    jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(index));
+    jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(at));
     post(std::move(done));
 }
 

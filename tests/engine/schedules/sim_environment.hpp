@@ -2,6 +2,7 @@
 // The surroundings of one simulated node. Nothing runs by itself: whoever drives the node asks what
 // could run and runs it one step at a time, in any order it likes.
 
+#include <array>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -29,8 +30,8 @@ public:
     /// Fires the timer that has been due longest. Precondition: timer_due().
     void fire_timer();
 
-    /// Jobs that could make a step: two worker threads take them in order, and a job that has run
-    /// hands over its `done` in a step of its own.
+    /// Jobs that could make a step: the worker threads of each kind take them in order, and a job
+    /// that has run hands over its `done` in a step of its own.
     [[nodiscard]] std::size_t jobs() const noexcept;
     /// Whether job `index` would run now, rather than hand over.
     [[nodiscard]] bool job_runs(std::size_t index) const noexcept;
@@ -53,7 +54,7 @@ public:
     timer_id at(time_point when, task f) override;
     void cancel(timer_id id) override;
     void post(task f) override { tasks_.push_back(std::move(f)); }
-    void offload(task work, task done) override;
+    void offload(engine::blocking_work kind, task work, task done) override;
     std::uint64_t random() override { return random_.u64() | 1U; }
     void watch(std::shared_ptr<engine::completion_source> source) override {
         source_ = std::move(source);
@@ -64,17 +65,20 @@ public:
     void expect_completions() override {}
 
 private:
+    [[nodiscard]] std::size_t find_job(std::size_t index) const noexcept;
+
     struct timer {
         time_point when;
         timer_id id = 0;
         task run;
     };
     struct job {
+        engine::blocking_work kind = engine::blocking_work::make;
         worker work;
         task done;
         bool ran = false;
     };
-    static constexpr std::size_t worker_threads = 2;
+    static constexpr std::array<std::size_t, 2> threads_of{2, 1};  ///< by kind of work
 
     const time_point& clock_;
     prng random_;

@@ -368,10 +368,12 @@ void workload::connect(const operation& o) {
         const auto answers = std::make_shared<unsigned>(0);
         asked_.push_back({o.node, answers});
         world_.core(o.node)->consumer().connect(
-            sim_network::endpoint_of(o.peer), [this, answers, o](const failure& f, node_id owner) {
+            sim_network::endpoint_of(o.peer), world_.now() + 50ms,
+            [this, answers, o](const failure& f, node_id owner) {
                 if (++*answers > 1) fail("a connect was answered twice");
                 if (!f.code && owner != ids_[o.peer]) fail("a connect found another owner");
-            });
+            },
+            next_ask_--);
     });
 }
 
@@ -388,13 +390,15 @@ void workload::ask(const operation& o) {
         asked_.push_back({node, answers});
         world_.core(node)->consumer().ask(
             sim_network::endpoint_of(it.owner), ids_[it.owner], std::move(request),
-            world_.now() + 50ms, [this, answers, slot](const failure& f, const wire::body* body) {
+            world_.now() + 50ms,
+            [this, answers, slot](const failure& f, const wire::body* body) {
                 if (++*answers > 1) fail("a request was answered twice");
                 if (f.code) return;
                 const auto* m = std::get_if<wire::metadata_reply>(body);
                 if (m != nullptr && m->found && m->bytes != all_slots_[slot].bytes)
                     fail("metadata tells another size");
-            });
+            },
+            next_ask_--);
     });
 }
 

@@ -168,6 +168,7 @@ private:
     bool slowed_ = false;  ///< so that a get may reach its deadline
     std::optional<time_point> natural_since_;
     std::vector<asked> asked_;
+    std::uint64_t next_ask_ = ~std::uint64_t{0};  ///< operations count from 1
     std::uint32_t staged_ = 0;
 };
 
