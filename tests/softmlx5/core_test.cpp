@@ -392,6 +392,22 @@ BOOST_AUTO_TEST_CASE(queue_armed_over_completions_not_polled_raises_its_event_at
     check_clean(b);
 }
 
+BOOST_AUTO_TEST_CASE(queue_armed_again_before_it_is_polled_raises_an_event_for_new_entries_only) {
+    bench b;
+    b.left.arm(0);
+    b.left.post(b.read(8));
+    BOOST_TEST(b.events == 1);
+    b.left.arm(1);
+    BOOST_TEST(b.events == 1);
+    b.left.post(b.read(8));
+    BOOST_TEST(b.events == 2);
+    b.left.post(b.read(8));
+    b.left.take();
+    b.left.arm(2);  // the third came after the second event
+    BOOST_TEST(b.events == 3);
+    check_clean(b);
+}
+
 BOOST_AUTO_TEST_CASE(queue_armed_for_solicited_waits_for_one_or_for_an_error) {
     bench b;
     b.right.arm(0, true);

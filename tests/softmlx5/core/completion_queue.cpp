@@ -72,7 +72,6 @@ void completion_queue::arm(std::uint32_t request) {
         log_.report("cq.arm_reserved", "completion queue " + std::to_string(number_) +
                                            ": reserved bits of a request for an event");
     }
-    latest_request_ = record;
     // A request of an earlier sequence number was answered already.
     if ((request >> 28 & 3) != sequence_) return;
     armed_ = true;
@@ -81,17 +80,19 @@ void completion_queue::arm(std::uint32_t request) {
     fire_if_due();
 }
 
-void completion_queue::arm_from_record() {
-    const auto record = load_record(config_.record + 4);
-    if (record != latest_request_) arm(record);
-}
-
 void completion_queue::fire_if_due() {
+    const auto is_after = [](std::uint32_t a, std::uint32_t b) {
+        const auto ahead = (a - b) & counter_mask;
+        return ahead != 0 && ahead <= counter_mask / 2;
+    };
     if (!armed_) return;
+    // An entry raises an event if it is neither taken nor one that an event was raised for (the
+    // context's last notified index): a program that arms before it polls, as perftest does, is
+    // told once of each, and what came since the latest event is not lost.
     const auto until = only_solicited_ ? solicited_until_ : producer_ & counter_mask;
-    const auto ahead = (until - armed_consumer_) & counter_mask;
-    if (ahead == 0 || ahead > counter_mask / 2) return;
+    if (!is_after(until, armed_consumer_) || !is_after(until, notified_until_)) return;
     armed_ = false;
+    notified_until_ = producer_ & counter_mask;
     sequence_ = (sequence_ + 1) & 3;
     if (on_event) on_event();
 }

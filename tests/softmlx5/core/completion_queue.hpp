@@ -80,9 +80,6 @@ public:
     void write(const completion_entry& entry, std::uint64_t timestamp);
     /// A doorbell that asks for an event. It carries what the record says.
     void arm(std::uint32_t request);
-    /// Takes a request for an event from the record whose doorbell may have been overwritten by
-    /// another queue's on the same register before a poll saw it.
-    void arm_from_record();
 
 private:
     void fire_if_due();
@@ -95,7 +92,7 @@ private:
     bool armed_ = false;
     bool only_solicited_ = false;
     std::uint32_t armed_consumer_ = 0;
-    std::uint32_t latest_request_ = 0;
+    std::uint32_t notified_until_ = 0;   ///< entries before this one have had an event
     std::uint32_t sequence_ = 0;         ///< of the event to come, two bits
     std::uint32_t solicited_until_ = 0;  ///< the latest entry that a solicited request wants, + 1
 };

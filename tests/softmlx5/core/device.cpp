@@ -53,9 +53,9 @@ std::uint32_t device::add_domain() {
     return next_domain_++;
 }
 
-std::uint32_t device::add_uar(std::byte* memory, uar_kind kind) {
+std::uint32_t device::add_uar(std::byte* memory, uar_kind kind, bool polled) {
     const std::lock_guard held(mutex_);
-    pages_[next_uar_] = {.memory = memory, .kind = kind, .registers = {}};
+    pages_[next_uar_] = {.memory = memory, .kind = kind, .polled = polled, .registers = {}};
     return next_uar_++;
 }
 
@@ -243,12 +243,10 @@ bool device::poll() {
     const std::lock_guard held(mutex_);
     bool any = false;
     for (auto& [uar, on] : pages_) {
+        if (!on.polled) continue;
         if (const auto value = take_word(on.memory + arm_offset); value != 0) {
             any = true;
             arm(uar, value);
-            for (const auto& [number, queue] : completion_queues_) {
-                if (queue->config().uar == uar) queue->arm_from_record();
-            }
         }
         bool rung = false;
         for (const auto offset : halves) {

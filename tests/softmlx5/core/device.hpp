@@ -54,7 +54,9 @@ public:
     [[nodiscard]] key_table& keys() noexcept { return keys_; }
 
     std::uint32_t add_domain();
-    std::uint32_t add_uar(std::byte* page, uar_kind kind);
+    /// `polled`: `poll` looks there; a request for an event may then be lost to another that is
+    /// written to the same page before it looked.
+    std::uint32_t add_uar(std::byte* page, uar_kind kind, bool polled = true);
     void remove_uar(std::uint32_t uar);
     std::uint32_t add_completion_queue(const completion_queue_config& config);
     bool remove_completion_queue(std::uint32_t number);
@@ -82,6 +84,7 @@ private:
     struct page {
         std::byte* memory = nullptr;
         uar_kind kind = uar_kind::blue_flame;
+        bool polled = true;
         std::map<std::uint32_t, half_state> registers;
     };
     /// A BlueFlame copy under way.

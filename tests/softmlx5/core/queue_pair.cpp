@@ -1,5 +1,6 @@
 #include "softmlx5/core/queue_pair.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "softmlx5/core/bytes.hpp"
@@ -73,7 +74,8 @@ void queue_pair::tick() {
     const auto limit = std::chrono::nanoseconds(std::int64_t{4096} << path.timeout_exponent);
     for (auto& oldest : requests_) {
         if (oldest.at != stage::in_flight) continue;
-        if (around_.now() - oldest.sent < limit) return;
+        // The timer restarts with every answer.
+        if (around_.now() - std::max(oldest.sent, latest_answer_) < limit) return;
         if (retries_ == 0) {
             fail(oldest, syndrome::retry_exceeded, 0x81);
             retire();

@@ -145,6 +145,7 @@ private:
     std::uint32_t next_sequence_ = 0;
     bool stalled_ = false;      ///< a request failed: nothing after it starts
     bool key_updated_ = false;  ///< the latest fetched was a key update
+    time_point latest_answer_{};
     unsigned retries_ = 0;
     unsigned rnr_retries_ = 0;
     std::optional<time_point> resume_;

@@ -299,6 +299,7 @@ void queue_pair::answer(const packet& arrived) {
     if (found == requests_.end()) return;  // an answer to what was repeated meanwhile
     auto& one = *found;
     retries_ = path.retry_count;
+    latest_answer_ = around_.now();
     switch (arrived.kind) {
         case packet_kind::receiver_not_ready:
             if (path.rnr_retry_count != 7) {

@@ -1,0 +1,86 @@
+#pragma once
+// What stands for the kernel and the hardware of this process: the device, the thread that runs it,
+// and the files through which libibverbs and libmlx5 reach it.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "softmlx5/core/device.hpp"
+#include "softmlx5/front/event_queue.hpp"
+#include "softmlx5/front/wire.hpp"
+
+namespace softmlx5::front {
+
+class uverbs_file;
+
+/// How doorbells are seen, see device.hpp. SOFTMLX5_MODE says `trap` or `poll` (the default).
+enum class watch_mode : std::uint8_t { poll, trap };
+
+class machine {
+public:
+    /// The one of this process. Started at first use.
+    static machine& instance();
+    /// Writes the tree that SYSFS_PATH shall name and sets that. Called before libibverbs looks.
+    static void present();
+
+    [[nodiscard]] device& nic() noexcept { return device_; }
+    [[nodiscard]] watch_mode mode() const noexcept { return mode_; }
+    /// Whether stores to a UAR page of that kind are trapped. Requests for events always are: all
+    /// completion queues of a process share one register for them, so that of two that are written
+    /// between two polls one would be lost.
+    [[nodiscard]] bool traps(uar_kind kind) const noexcept {
+        return mode_ == watch_mode::trap || kind == uar_kind::uncached;
+    }
+
+    /// What open() of the device file does.
+    int open_file();
+    [[nodiscard]] std::shared_ptr<uverbs_file> file_of(int descriptor);
+    [[nodiscard]] std::shared_ptr<event_queue> queue_of(int descriptor);
+    /// Whether that was one of ours; then it is closed.
+    bool close_descriptor(int descriptor);
+    std::shared_ptr<event_queue> add_queue();
+
+    /// A UAR page: the device's view of it, and its place in the memory file.
+    struct uar_page {
+        std::byte* device_side = nullptr;
+        std::uint64_t offset = 0;
+        uar_kind kind = uar_kind::blue_flame;
+    };
+    uar_page take_page();
+    void give_back(const uar_page& page);
+    /// What mmap() of a UAR does.
+    void* map_page(void* hint, std::size_t length, int protection, int flags, std::uint64_t offset,
+                   std::uint32_t uar, uar_kind kind);
+    void unmap_page(void* at);
+    /// A fault at `at`: true if it was a store to a UAR page of ours, which now may proceed.
+    bool begin_store(void* at);
+    /// The store is done: the device sees it.
+    void end_store();
+
+private:
+    machine();
+    void run();
+
+    struct mapping {
+        std::uint32_t uar = 0;
+        std::byte* device_side = nullptr;
+    };
+
+    wire wire_;
+    device device_;
+    watch_mode mode_;
+    int memory_file_ = -1;
+    std::uint64_t memory_bytes_ = 0;
+    std::vector<uar_page> free_pages_;
+    std::map<std::uint64_t, std::byte*> device_sides_;  ///< by offset
+    std::map<std::uintptr_t, mapping> mappings_;
+    std::map<int, std::shared_ptr<uverbs_file>> files_;
+    std::map<int, std::shared_ptr<event_queue>> queues_;
+    std::thread thread_;
+};
+
+}  // namespace softmlx5::front
