@@ -34,8 +34,8 @@ failure not_of_option(const std::string& name, const std::string& value, const c
 
 }  // namespace
 
-command_line::command_line(std::string usage, std::string text)
-    : usage_(std::move(usage)), text_(std::move(text)) {}
+command_line::command_line(std::string usage, std::string text, exit_convention exits)
+    : usage_(std::move(usage)), text_(std::move(text)), exits_(exits) {}
 
 void command_line::add(const char* spelling, const char* value_name, const char* text) {
     if (value_name == nullptr) {
@@ -56,6 +56,7 @@ std::optional<int> command_line::parse(const arguments& given) {
     add("verbose,v", nullptr, "say more on standard error; the same as --log-level info");
     add("log-level", "LEVEL", "trace, debug, info, warning (default), error or off");
     add("help,h", nullptr, "show this text");
+    json_ = std::find(given.begin(), given.end(), "--json") != given.end();
     po::options_description all;
     all.add(options_).add(hidden_);
     try {
@@ -73,7 +74,7 @@ std::optional<int> command_line::parse(const arguments& given) {
         help << "usage: rvget " << usage_ << "\n\n"
              << text_ << "\n"
              << options_ << "\n"
-             << exit_status_help();
+             << exits_.help;
         std::string shown = help.str();
         shown.pop_back();
         const auto printed = print_line(stdout, shown);
@@ -89,6 +90,13 @@ std::optional<int> command_line::parse(const arguments& given) {
 
 std::optional<std::string> command_line::text(const std::string& name) const {
     return has(name) ? std::optional(values_[name].as<std::string>()) : std::nullopt;
+}
+
+std::vector<std::string> command_line::texts(const std::string& name) const {
+    std::vector<std::string> words;
+    std::istringstream given(text(name).value_or(""));
+    for (std::string word; std::getline(given, word, ',');) words.push_back(word);
+    return words;
 }
 
 std::vector<std::string> command_line::operands() const {
@@ -137,7 +145,7 @@ result<std::optional<path_policy>> command_line::policy(const std::string& name)
 
 int command_line::wrong(const std::string& what) const {
     const auto subcommand = usage_.substr(0, usage_.find(' '));
-    return report_error(exit_status::usage,
+    return report_error(static_cast<exit_status>(exits_.usage),
                         subcommand + ": " + what + "; see 'rvget " + subcommand + " --help'",
                         json());
 }

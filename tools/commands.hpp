@@ -7,5 +7,7 @@ namespace rvget::tools {
 
 int serve(const arguments& given);
 int get(const arguments& given);
+int doctor(const arguments& given);
+int list(const arguments& given);
 
 }  // namespace rvget::tools

@@ -39,6 +39,7 @@ std::string_view to_string(exit_status s) noexcept {
         case exit_status::other:
             return "other";
         case exit_status::usage:
+        case exit_status::diagnostic_usage:
             return "usage";
         case exit_status::not_found:
             return "not_found";

@@ -27,6 +27,8 @@ struct command {
 constexpr std::array commands{
     command{"serve", "stage files and print the URLs under which they can be got", serve},
     command{"get", "fetch what a URL names", get},
+    command{"list", "show RDMA devices, ports and GIDs", list},
+    command{"doctor", "find out why RDMA does not run, or not well, on this machine", doctor},
 };
 
 std::string help() {

@@ -1,0 +1,167 @@
+#include "diag/read_pair.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <thread>
+
+#include <poll.h>
+
+namespace rvget::diag {
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+constexpr std::uint64_t drain_marker = ~std::uint64_t{0};
+// 4.096 us x 2^12 x (3 + 1) = 67 ms: finite, and short enough for a matrix of probes.
+constexpr fabric::retry_parameters probe_retry{
+    .timeout_exponent = 12, .retry_count = 3, .rnr_retry_count = 3, .min_rnr_timer = 12};
+
+/// Waits for a completion, for an event where the device has them.
+result<std::optional<fabric::completion>> next(fabric::completion_queue& queue,
+                                               clock::time_point until) {
+    std::array<fabric::completion, 1> one{};
+    bool armed = false;
+    for (;;) {
+        const auto got = queue.poll(one);
+        if (!got) return got.error();
+        if (*got == 1) return std::optional(one[0]);
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(until - clock::now());
+        if (left.count() <= 0) return std::optional<fabric::completion>();
+        if (!armed) {
+            if (auto done = queue.arm(); !done) return done.error();
+            armed = true;  // once more before sleeping: what came before raises no event
+            continue;
+        }
+        pollfd readable{queue.event_descriptor(), POLLIN, 0};
+        // Never long: rxe may lose an event together with a queue pair in error.
+        ::poll(&readable, 1, static_cast<int>(std::min<long>(left.count(), 20)));
+        queue.consume_events();
+        armed = false;
+    }
+}
+
+}  // namespace
+
+std::byte pattern_byte(std::uint32_t seed, std::size_t offset) noexcept {
+    const auto mixed = (static_cast<std::uint32_t>(offset) + seed * 0x9e37'79b9U) * 0x85eb'ca6bU;
+    return static_cast<std::byte>(mixed >> 24);
+}
+
+result<std::unique_ptr<probe_end>> probe_end::make(fabric::device& device, std::uint8_t port,
+                                                   std::size_t bytes) {
+    std::unique_ptr<probe_end> made(new probe_end);
+    made->served_.resize(bytes);
+    made->sink_.resize(bytes);
+    auto served = device.register_memory(made->served_, fabric::access::remote_read);
+    if (!served) return served.error();
+    auto sink = device.register_memory(made->sink_, fabric::access::local_write);
+    if (!sink) return sink.error();
+    auto completions = device.create_completion_queue(16);
+    if (!completions) return completions.error();
+    auto pair = device.create_queue_pair(*completions, port, {.send_requests = 8});
+    if (!pair) return pair.error();
+    made->served_region_ = std::move(*served);
+    made->sink_region_ = std::move(*sink);
+    made->completions_ = std::move(*completions);
+    made->queue_pair_ = std::move(*pair);
+    if (auto init = made->queue_pair_->to_init(fabric::access::remote_read); !init) {
+        return init.error();
+    }
+    return made;
+}
+
+bool probe_end::drain() {
+    if (outstanding_ == 0) return true;
+    if (!queue_pair_->to_error() || !queue_pair_->post_marker(drain_marker)) return false;
+    const auto until = clock::now() + std::chrono::seconds(2);
+    for (;;) {
+        const auto got = next(*completions_, until);
+        if (!got || !*got) return false;
+        if ((*got)->id == drain_marker) return true;
+    }
+}
+
+probe_end::~probe_end() {
+    if (queue_pair_ && !drain()) {
+        // The NIC may still write: neither memory nor registration may go.
+        static_cast<void>(new std::vector<std::byte>(std::move(sink_)));
+        static_cast<void>(sink_region_.release());
+        static_cast<void>(queue_pair_.release());
+    }
+    queue_pair_.reset();
+}
+
+std::uint64_t probe_end::address() const { return std::bit_cast<std::uintptr_t>(served_.data()); }
+
+void probe_end::fill(std::uint32_t seed) {
+    for (std::size_t i = 0; i < served_.size(); ++i) served_[i] = pattern_byte(seed, i);
+}
+
+result<void> probe_end::connect(const fabric::receive_parameters& receive,
+                                std::uint32_t starting_psn) {
+    if (auto done = queue_pair_->to_ready_to_receive(receive); !done) return done;
+    return queue_pair_->to_ready_to_send(
+        {.starting_psn = starting_psn, .initiator_depth = 1, .retry = probe_retry});
+}
+
+bool probe_end::raises_event(std::uint64_t address, std::uint32_t key,
+                             std::chrono::milliseconds limit) {
+    completions_->consume_events();
+    const fabric::read_request request{.id = next_id_++,
+                                       .local = sink_.data(),
+                                       .local_key = sink_region_->local_key(),
+                                       .remote_address = address,
+                                       .remote_key = key,
+                                       .bytes = 1};
+    if (!completions_->arm() || !queue_pair_->post_reads({&request, 1})) return false;
+    ++outstanding_;
+    pollfd readable{completions_->event_descriptor(), POLLIN, 0};
+    const bool raised = ::poll(&readable, 1, static_cast<int>(limit.count())) == 1;
+    completions_->consume_events();
+    const auto got = next(*completions_, clock::now() + limit);
+    if (!got || !*got) return false;
+    --outstanding_;
+    return raised && (*got)->status == fabric::completion_status::success;
+}
+
+probe_end::outcome probe_end::read(std::uint64_t address, std::uint32_t key, std::uint32_t bytes,
+                                   std::uint32_t seed, std::chrono::milliseconds limit) {
+    outcome o;
+    // The complement of what must come: a byte that was not written is seen as wrong.
+    for (std::size_t i = 0; i < bytes; ++i) sink_[i] = ~pattern_byte(seed, i);
+    const fabric::read_request request{.id = next_id_++,
+                                       .local = sink_.data(),
+                                       .local_key = sink_region_->local_key(),
+                                       .remote_address = address,
+                                       .remote_key = key,
+                                       .bytes = bytes};
+    const auto begun = clock::now();
+    if (!queue_pair_->post_reads({&request, 1})) {
+        o.status = fabric::completion_status::other;
+        return o;
+    }
+    ++outstanding_;
+    for (;;) {
+        const auto got = next(*completions_, begun + limit);
+        if (!got || !*got) break;
+        if ((*got)->id != request.id) continue;
+        --outstanding_;
+        o.status = (*got)->status;
+        o.vendor_error = (*got)->vendor_error;
+        break;
+    }
+    o.took = std::chrono::duration_cast<std::chrono::microseconds>(clock::now() - begun);
+    // Bytes count where the completion is here, or the queue pair failed: nobody writes any more.
+    for (std::size_t i = 0; o.status && i < bytes; ++i) {
+        if (sink_[i] == pattern_byte(seed, i)) {
+            ++o.written;
+        } else if (o.wrong_bytes++ == 0) {
+            o.first_wrong = i;
+        }
+    }
+    return o;
+}
+
+}  // namespace rvget::diag

@@ -1,0 +1,160 @@
+#include "diagnosis.hpp"
+
+#include <array>
+#include <thread>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <boost/json/serialize.hpp>
+
+#include "console.hpp"
+#include "fabric/inventory/collect.hpp"
+#include "signal_watch.hpp"
+
+namespace rvget::tools {
+
+exit_convention diagnostic_exits() noexcept {
+    return {static_cast<int>(exit_status::diagnostic_usage),
+            "Exit status:\n"
+            "  0  nothing failed\n"
+            "  1  warnings, with --strict or --nagios\n"
+            "  2  something failed\n"
+            "  3  could not judge: no permission, no answer, out of time, all skipped\n"
+            "  64  usage\n"
+            "  129, 130, 143  ended by SIGHUP, SIGINT, SIGTERM\n"};
+}
+
+void add_report_options(command_line& line) {
+    line.add("only", "IDS", "judge only these findings: ids or groups (net,gid.v2)");
+    line.add("skip", "IDS", "leave these findings out");
+    line.add("explain", "ID", "tell about a finding: where it comes from, when it fails");
+    line.add("strict", nullptr, "warnings give exit status 1");
+    line.add("nagios", nullptr, "one line for a monitoring system; warnings give exit status 1");
+    line.add("baseline", "FILE", "only what differs from this report (made with --json)");
+    line.add("timeout", "MS", "end after this long, with what there is");
+}
+
+void add_facts_options(command_line& line) {
+    line.add("facts", "FILE", "use facts recorded with `rvget doctor --save`");
+    line.add("sysroot", "DIR", "use the files below DIR/sys, DIR/proc and DIR/dev");
+    line.add("redact", nullptr, "mask addresses, GUIDs, MACs and the host's name");
+}
+
+result<diagnosis_settings> read_report_options(const command_line& line,
+                                               std::chrono::milliseconds timeout) {
+    diagnosis_settings s;
+    const auto limit = line.milliseconds("timeout");
+    if (!limit) return limit.error();
+    s.timeout = limit->value_or(timeout);
+    if (const auto file = line.text("baseline")) {
+        auto value = diag::read_json(*file);
+        if (!value) return value.error();
+        s.baseline = std::move(*value);
+    }
+    s.shown = {.only = line.texts("only"),
+               .skip = line.texts("skip"),
+               .strict = line.has("strict"),
+               .nagios = line.has("nagios"),
+               .verbose = line.has("verbose")};
+    s.json = line.json();
+    s.redact = line.has("redact");
+    return s;
+}
+
+bool wants_recorded(const command_line& line) { return line.has("facts") || line.has("sysroot"); }
+
+result<diag::inventory::facts> collect_facts(const command_line& line) {
+    namespace inventory = diag::inventory;
+    result<inventory::facts> facts = inventory::facts{};
+    if (const auto file = line.text("facts")) {
+        auto value = diag::read_json(*file);
+        if (!value) return value.error();
+        facts = diag::facts_from(*value);
+        if (!facts) return facts;
+    } else {
+        facts = inventory::from_files(line.text("sysroot").value_or("/"));
+        if (!wants_recorded(line)) inventory::add_live(*facts);
+    }
+    return facts;
+}
+
+void progress::publish(diag::report now) {
+    const std::lock_guard lock(mutex_);
+    report_ = std::move(now);
+}
+
+diag::report progress::latest() const {
+    const std::lock_guard lock(mutex_);
+    return report_;
+}
+
+namespace {
+
+/// What the working thread and the waiting one share; whoever ends last frees it.
+struct shared_work {
+    explicit shared_work(diag::report first) : so_far(std::move(first)) {}
+    progress so_far;
+    std::optional<result<diag::report>> done;  ///< written before `event` is
+    int event = ::eventfd(0, EFD_CLOEXEC);
+};
+
+int print(const diagnosis_settings& s, diag::report r, std::optional<int> forced) {
+    if (!forced) r.select(s.shown);
+    if (s.baseline) r.subtract(*s.baseline);
+    const int exit = forced.value_or(r.exit_status(s.shown));
+    const auto text = s.json           ? boost::json::serialize(r.to_json(exit))
+                      : s.shown.nagios ? r.to_nagios(exit)
+                                       : r.to_text(s.shown);
+    const auto printed = print_line(stdout, text);
+    return printed ? exit : report_error(static_cast<exit_status>(3), sentence_of(printed.error()));
+}
+
+diag::finding broken(const char* id, std::string message) {
+    return {.id = id,
+            .outcome = diag::outcome::error,
+            .subject = "host",
+            .message = std::move(message)};
+}
+
+}  // namespace
+
+int run_diagnosis(const diagnosis_settings& settings, diag::report first,
+                  const std::function<result<diag::report>(progress&)>& work) {
+    signal_watch signals;
+    const auto shared = std::make_shared<shared_work>(std::move(first));
+    std::thread([shared, work] {
+        try {
+            shared->done = work(shared->so_far);
+        } catch (const std::exception& e) {
+            shared->done = failure{node_errc::internal, e.what()};
+        }
+        static_cast<void>(::eventfd_write(shared->event, 1));
+    }).detach();
+
+    const auto until = std::chrono::steady_clock::now() + settings.timeout;
+    for (;;) {
+        std::array<pollfd, 2> set{{{shared->event, POLLIN, 0}, {signals.descriptor(), POLLIN, 0}}};
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+            until - std::chrono::steady_clock::now());
+        ::poll(set.data(), set.size(), static_cast<int>(std::max<long>(0, left.count())));
+        if ((set[0].revents & POLLIN) != 0) break;
+        const auto signal = signals.received();
+        if (!signal && std::chrono::steady_clock::now() < until) continue;
+        auto partial = shared->so_far.latest();
+        partial.findings.push_back(
+            signal ? broken("run.interrupted", "ended by signal " + std::to_string(*signal))
+                   : broken("run.timeout", "not done after " +
+                                               std::to_string(settings.timeout.count()) +
+                                               " ms; see --timeout"));
+        const int exit = print(settings, std::move(partial), signal ? 128 + *signal : 3);
+        std::_Exit(exit);  // the thread may never return: no destructor may wait for it
+    }
+    ::close(shared->event);
+    if (*shared->done) return print(settings, std::move(**shared->done), std::nullopt);
+    auto partial = shared->so_far.latest();
+    partial.findings.push_back(broken("run.failed", sentence_of(shared->done->error())));
+    return print(settings, std::move(partial), 3);
+}
+
+}  // namespace rvget::tools
