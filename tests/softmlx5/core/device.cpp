@@ -98,6 +98,10 @@ std::uint32_t device::add_queue_pair(const queue_pair_config& config) {
     const std::lock_guard held(mutex_);
     const auto number = std::uint32_t{options_.slot} << slot_shift | (next_queue_pair_++ & 0xffff);
     queue_pairs_[number] = std::make_unique<queue_pair>(number, config, around_);
+    // Its driver starts at the first half, whatever an earlier one used last.
+    if (const auto on = pages_.find(config.uar); on != pages_.end()) {
+        on->second.registers.clear();
+    }
     return number;
 }
 

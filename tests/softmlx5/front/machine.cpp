@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -29,8 +30,9 @@ time_point monotonic() {
 
 watch_mode mode_asked() {
     const char* asked = std::getenv("SOFTMLX5_MODE");
-    return asked != nullptr && std::strcmp(asked, "trap") == 0 ? watch_mode::trap
-                                                               : watch_mode::poll;
+    const std::string_view name = asked != nullptr ? asked : "";
+    if (name == "trap") return watch_mode::trap;
+    return name == "manual" ? watch_mode::manual : watch_mode::poll;
 }
 
 // The system calls themselves, since the functions are interposed.
@@ -72,24 +74,28 @@ machine::machine()
         if (std::getenv("SOFTMLX5_ABORT") != nullptr) std::abort();
     };
     install_trap_handlers();
+    if (mode_ == watch_mode::manual) return;
     thread_ = std::thread([this] { run(); });
     thread_.detach();
+}
+
+bool machine::turn() {
+    const auto held = device_.hold();
+    bool any = false;
+    if (mode_ != watch_mode::manual) {  // that is one process by itself
+        for (auto& p : wire_.receive()) {
+            any = true;
+            device_.arrive(std::move(p));
+        }
+    }
+    if (mode_ != watch_mode::trap) any |= device_.poll();
+    return device_.step() || any;
 }
 
 void machine::run() {
     unsigned idle = 0;
     for (;;) {
-        bool any = false;
-        {
-            const auto held = device_.hold();
-            for (auto& p : wire_.receive()) {
-                any = true;
-                device_.arrive(std::move(p));
-            }
-            if (mode_ == watch_mode::poll) any |= device_.poll();
-            any |= device_.step();
-        }
-        idle = any ? 0 : idle + 1;
+        idle = turn() ? 0 : idle + 1;
         if (idle < 4) continue;
         // Sleeping, not yielding: a thread that sleeps soon runs again between programs that spin.
         const timespec pause{.tv_sec = 0, .tv_nsec = 5000};

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "softmlx5/core/device.hpp"
 #include "softmlx5/front/event_queue.hpp"
@@ -17,8 +18,9 @@ namespace softmlx5::front {
 
 class uverbs_file;
 
-/// How doorbells are seen, see device.hpp. SOFTMLX5_MODE says `trap` or `poll` (the default).
-enum class watch_mode : std::uint8_t { poll, trap };
+/// How doorbells are seen, see device.hpp. SOFTMLX5_MODE says `poll` (the default), `trap`, or
+/// `manual`: as poll, but nothing happens until the test calls `turn`.
+enum class watch_mode : std::uint8_t { poll, trap, manual };
 
 class machine {
 public:
@@ -27,6 +29,8 @@ public:
     /// Writes the tree that SYSFS_PATH shall name and sets that. Called before libibverbs looks.
     static void present();
 
+    /// Lets the device take doorbells, packets and timers once. Whether there was anything to do.
+    bool turn();
     [[nodiscard]] device& nic() noexcept { return device_; }
     [[nodiscard]] watch_mode mode() const noexcept { return mode_; }
     /// Whether stores to a UAR page of that kind are trapped. Requests for events always are: all

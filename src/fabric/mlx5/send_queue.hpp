@@ -1,0 +1,271 @@
+#pragma once
+// The send side of one queue pair, written directly: requests into its ring, doorbells to its
+// register. Used from one thread. Takes part in nothing else: whoever owns it never posts to that
+// queue pair in another way.
+
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "fabric/mlx5/layout.hpp"
+#include "fabric/mlx5/platform.hpp"
+
+namespace rvget::fabric::mlx5 {
+
+template <class T>
+constexpr T big_endian(T v) noexcept {
+    static_assert(std::endian::native == std::endian::little);
+    if constexpr (sizeof(T) == 2) return __builtin_bswap16(v);
+    if constexpr (sizeof(T) == 4) return __builtin_bswap32(v);
+    if constexpr (sizeof(T) == 8) return __builtin_bswap64(v);
+}
+
+/// What a send queue is made of; all of it outlives the queue.
+struct send_queue_memory {
+    std::byte* ring = nullptr;
+    std::uint32_t blocks = 0;         ///< a power of two
+    std::uint32_t* record = nullptr;  ///< the queue pair's, both words
+    std::byte* registers = nullptr;   ///< the two halves of its doorbell register,
+    std::uint32_t half_bytes = 0;     ///< of this many bytes each; 0: no BlueFlame, one half
+    std::uint32_t number = 0;         ///< of the queue pair
+};
+
+/// Part of local memory. A piece of no bytes is left out: its encoding would stand for 2 GiB.
+struct local_piece {
+    std::uint64_t address = 0;
+    std::uint32_t bytes = 0;
+    std::uint32_t key = 0;
+};
+
+struct remote_place {
+    std::uint64_t address = 0;
+    std::uint32_t key = 0;
+};
+
+/// How a request behaves.
+struct request_modes {
+    bool signalled = true;
+    bool solicited = false;
+    bool fence = false;
+};
+
+template <class Platform = hardware>
+class send_queue {
+public:
+    explicit send_queue(const send_queue_memory& m) : memory_(m), slots_(m.blocks) {}
+
+    [[nodiscard]] const send_queue_memory& memory() const noexcept { return memory_; }
+    [[nodiscard]] std::uint32_t free_blocks() const noexcept {
+        return memory_.blocks - static_cast<std::uint16_t>(next_ - oldest_);
+    }
+    [[nodiscard]] std::uint16_t next_index() const noexcept { return next_; }
+
+    // Each adds one request, to be rung with the others: false, and nothing changed, where it does
+    // not fit now (or at all). `id` comes back from `complete`.
+    bool add_read(std::uint64_t id, std::span<const local_piece> pieces, remote_place from,
+                  request_modes modes) {
+        const auto used = count_used(pieces);
+        if (!begin(id, layout::operation_read, 2 + used, modes, 0)) return false;
+        put_remote(from);
+        put_pieces(pieces);
+        return true;
+    }
+    bool add_send(std::uint64_t id, std::span<const local_piece> pieces, request_modes modes,
+                  std::optional<std::uint32_t> immediate = {}) {
+        if (!begin(id, send_operation(immediate), 1 + count_used(pieces), modes,
+                   immediate.value_or(0))) {
+            return false;
+        }
+        put_pieces(pieces);
+        return true;
+    }
+    bool add_inline_send(std::uint64_t id, std::span<const std::byte> bytes, request_modes modes,
+                         std::optional<std::uint32_t> immediate = {}) {
+        const auto units = bytes.empty() ? 0 : (bytes.size() + 4 + layout::unit - 1) / layout::unit;
+        if (!begin(id, send_operation(immediate), 1 + units, modes, immediate.value_or(0))) {
+            return false;
+        }
+        if (!bytes.empty()) put_inline(bytes);
+        return true;
+    }
+    bool add_fetch_add(std::uint64_t id, const local_piece& answer, remote_place at,
+                       std::uint64_t add, request_modes modes) {
+        if (!begin(id, layout::operation_fetch_add, 4, modes, 0)) return false;
+        put_remote(at);
+        store64(at_, add);  // the compare word has no meaning and stays as it was
+        advance();
+        put_piece(answer);
+        return true;
+    }
+    bool add_compare_swap(std::uint64_t id, const local_piece& answer, remote_place at,
+                          std::uint64_t compare, std::uint64_t swap, request_modes modes) {
+        if (!begin(id, layout::operation_compare_swap, 4, modes, 0)) return false;
+        put_remote(at);
+        store64(at_, swap);
+        store64(at_ + 8, compare);
+        advance();
+        put_piece(answer);
+        return true;
+    }
+    bool add_nop(std::uint64_t id, request_modes modes) {
+        return begin(id, layout::operation_nop, 1, modes, 0);
+    }
+
+    /// Drops what was added since the last `ring`.
+    void drop_added() noexcept {
+        next_ = rung_;
+        added_ = 0;
+    }
+
+    /// Hands everything added to the device with one doorbell. A lone request is copied into the
+    /// register (BlueFlame), which saves the device one read of host memory.
+    void ring() noexcept {
+        if (added_ == 0) return;
+        Platform::before_record();
+        Platform::store_record(memory_.record + layout::send_record_word,
+                               big_endian(std::uint32_t{next_}));
+        Platform::before_register();
+        auto* to = memory_.registers + half_;
+        const auto* from = block_of(latest_);
+        if (added_ == 1 && latest_units_ > 1 &&
+            latest_units_ * layout::unit <= memory_.half_bytes) {
+            copy_blocks(to, from, (latest_units_ + 3) / 4);
+        } else {
+            Platform::store_register(to, load64(from));
+        }
+        Platform::after_register();
+        half_ ^= memory_.half_bytes;
+        rung_ = next_;
+        added_ = 0;
+    }
+
+    /// The request that a completion's counter names, which with all before it is done; nothing if
+    /// none that is out starts there.
+    std::optional<std::uint64_t> complete(std::uint16_t counter) noexcept {
+        const auto& s = slots_[counter & (memory_.blocks - 1)];
+        const auto offset = static_cast<std::uint16_t>(counter - oldest_);
+        if (offset >= static_cast<std::uint16_t>(rung_ - oldest_) || s.index != counter) {
+            return std::nullopt;
+        }
+        oldest_ = s.next;
+        return s.id;
+    }
+
+    /// After the queue pair was reset: nothing is out, counters and the record are zero.
+    void reset() noexcept {
+        next_ = rung_ = oldest_ = 0;
+        added_ = 0;
+        Platform::store_record(memory_.record + layout::send_record_word, 0);
+    }
+
+private:
+    struct slot {
+        std::uint64_t id = 0;
+        std::uint16_t index = 0xffff;  ///< of the request's first block
+        std::uint16_t next = 0;        ///< of the request after it
+    };
+
+    static std::uint8_t send_operation(const std::optional<std::uint32_t>& immediate) noexcept {
+        return immediate ? layout::operation_send_immediate : layout::operation_send;
+    }
+    static std::size_t count_used(std::span<const local_piece> pieces) noexcept {
+        std::size_t used = 0;
+        for (const auto& p : pieces) used += p.bytes > 0 ? 1 : 0;
+        return used;
+    }
+    [[nodiscard]] std::byte* block_of(std::uint16_t index) const noexcept {
+        return memory_.ring + (index & (memory_.blocks - 1)) * layout::block;
+    }
+    [[nodiscard]] std::byte* end() const noexcept {
+        return memory_.ring + memory_.blocks * layout::block;
+    }
+    static std::uint64_t load64(const std::byte* from) noexcept {
+        std::uint64_t value = 0;
+        std::memcpy(&value, from, sizeof value);
+        return value;
+    }
+    static void store32(std::byte* to, std::uint32_t v) noexcept {
+        v = big_endian(v);
+        std::memcpy(to, &v, sizeof v);
+    }
+    static void store64(std::byte* to, std::uint64_t v) noexcept {
+        v = big_endian(v);
+        std::memcpy(to, &v, sizeof v);
+    }
+
+    bool begin(std::uint64_t id, std::uint8_t operation, std::size_t units, request_modes modes,
+               std::uint32_t immediate) noexcept {
+        const auto blocks = (units + 3) / 4;
+        if (units > layout::max_units || blocks > free_blocks()) return false;
+        latest_ = next_;
+        latest_units_ = units;
+        at_ = block_of(next_);
+        store32(at_, std::uint32_t{next_} << 8 | operation);
+        store32(at_ + 4, memory_.number << 8 | static_cast<std::uint32_t>(units));
+        store32(at_ + 8, (modes.signalled ? layout::mode_signalled : 0U) |
+                             (modes.solicited ? layout::mode_solicited : 0U) |
+                             (modes.fence ? layout::mode_fence : 0U));
+        store32(at_ + 12, immediate);
+        advance();
+        const auto after = static_cast<std::uint16_t>(next_ + blocks);
+        slots_[next_ & (memory_.blocks - 1)] = {.id = id, .index = next_, .next = after};
+        next_ = after;
+        ++added_;
+        return true;
+    }
+    void advance() noexcept {
+        at_ += layout::unit;
+        if (at_ == end()) at_ = memory_.ring;
+    }
+    void put_remote(const remote_place& r) noexcept {
+        store64(at_, r.address);
+        store32(at_ + 8, r.key);
+        store32(at_ + 12, 0);
+        advance();
+    }
+    void put_piece(const local_piece& p) noexcept {
+        store32(at_, p.bytes);
+        store32(at_ + 4, p.key);
+        store64(at_ + 8, p.address);
+        advance();
+    }
+    void put_pieces(std::span<const local_piece> pieces) noexcept {
+        for (const auto& p : pieces) {
+            if (p.bytes > 0) put_piece(p);
+        }
+    }
+    /// Inline bytes follow their count without a gap, so the ring may end within them.
+    void put_inline(std::span<const std::byte> bytes) noexcept {
+        store32(at_, layout::inline_flag | static_cast<std::uint32_t>(bytes.size()));
+        auto* to = at_ + 4;
+        const auto first = std::min(bytes.size(), static_cast<std::size_t>(end() - to));
+        std::memcpy(to, bytes.data(), first);
+        std::memcpy(memory_.ring, bytes.data() + first, bytes.size() - first);
+    }
+    /// Ascending stores of 8 bytes, each once: what a library's memcpy does is not defined.
+    void copy_blocks(std::byte* to, const std::byte* from, std::size_t blocks) noexcept {
+        for (; blocks > 0; --blocks) {
+            for (std::size_t i = 0; i < layout::block; i += 8) {
+                Platform::store_register(to + i, load64(from + i));
+            }
+            to += layout::block;
+            from += layout::block;
+            if (from == end()) from = memory_.ring;
+        }
+    }
+
+    send_queue_memory memory_;
+    std::vector<slot> slots_;
+    std::uint16_t next_ = 0;  ///< counts blocks, not requests; never masked but to find a slot
+    std::uint16_t rung_ = 0;
+    std::uint16_t oldest_ = 0;  ///< the first block that may not be written
+    std::uint32_t added_ = 0;
+    std::uint32_t half_ = 0;
+    std::uint16_t latest_ = 0;
+    std::size_t latest_units_ = 0;
+    std::byte* at_ = nullptr;
+};
+
+}  // namespace rvget::fabric::mlx5
