@@ -13,6 +13,15 @@
 
 namespace rvget {
 
+/// What a lease hands a consumer, and so what its end can take away again.
+enum class lease_key_choice : std::uint8_t {
+    strongest,  ///< window, else exact, as the device proves able to do when the node starts
+    window,     ///< a memory window a lease: the NIC refuses a READ after the lease, on any path
+    exact,      ///< a registration a lease: the same at a higher price, on devices without windows
+    fence,  ///< one key for all: for consumers that are trusted, because whoever has seen it can
+            ///< READ staged memory for as long as the node lives, also through a new connection
+};
+
 struct node_options {
     /// Where to serve; none: this node only gets. Port 0 takes a free one.
     std::optional<endpoint_address> listen;
@@ -24,6 +33,9 @@ struct node_options {
     bool rdma_disabled = false;
     /// Name of the RDMA device ("mlx5_0"); empty: the first one with a usable port.
     std::string device;
+
+    /// As owner: what keys leases have.
+    lease_key_choice lease_keys = lease_key_choice::strongest;
 
     /// Ranges smaller than this are served in chunks although RDMA could run.
     std::size_t rdma_min_bytes = std::size_t{64} << 10;

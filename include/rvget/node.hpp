@@ -105,6 +105,8 @@ struct rdma_status {
     rvget::reason reason = rvget::reason::ok;
     std::string detail;
     std::string device;
+    lease_key_choice lease_keys = lease_key_choice::fence;  ///< in use; never `strongest`
+    std::string lease_keys_detail;  ///< why no stronger ones, where they were tried
 };
 
 class node {

@@ -119,10 +119,31 @@ std::optional<endpoint_address> node::address() const { return impl_->address; }
 boost::asio::any_io_executor node::get_executor() const { return impl_->runtime->executor(); }
 bool node::shutdown(std::chrono::milliseconds deadline) { return impl_->shutdown(deadline); }
 
+namespace {
+
+lease_key_choice choice_of(wire::lease_mode m) noexcept {
+    switch (m) {
+        case wire::lease_mode::window:
+            return lease_key_choice::window;
+        case wire::lease_mode::exact:
+            return lease_key_choice::exact;
+        case wire::lease_mode::fence:
+            break;
+    }
+    return lease_key_choice::fence;
+}
+
+}  // namespace
+
 rdma_status node::rdma() const {
     const auto& r = *impl_->rdma;
-    if (!r.usable()) return {false, r.why_not(), r.why_not_detail(), {}};
-    return {true, reason::ok, {}, r.device()->facts().name};
+    if (!r.usable()) return {false, r.why_not(), r.why_not_detail(), {}, {}, {}};
+    return {true,
+            reason::ok,
+            {},
+            r.device()->facts().name,
+            choice_of(r.lease_keys()),
+            r.lease_keys_detail()};
 }
 
 template <class F>

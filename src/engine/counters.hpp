@@ -14,7 +14,7 @@ struct counters {
     std::uint64_t leases_released = 0;
     std::uint64_t leases_expired = 0;
     std::uint64_t leases_active = 0;
-    std::uint64_t fences = 0;
+    std::uint64_t revocations = 0;  ///< of leases that were not ended in time
 
     // Decisions by path and reason; the consumer counts a get when it has its bytes.
     static constexpr std::size_t reasons = 128;

@@ -78,7 +78,7 @@ void node_core::shutdown(time_point deadline, unique_function<void(bool)> done) 
         owner_.drop_slots();
         close_all();
         // Connections that are still here after their close give up their lanes by themselves.
-        rdma_->when_no_lanes([this, finished] {
+        rdma_->when_no_resources([this, finished] {
             // Through the queue, so that nobody is destroyed from within his own handler.
             services_.env.post([finished] { finished(true); });
         });

@@ -51,14 +51,17 @@ void owner::free_if_unused(std::uint64_t slot_id) {
 }
 
 owner::grant owner::grant_lease(std::uint64_t slot_id, std::shared_ptr<lease_holder> holder,
-                                std::optional<std::uint32_t> lane, std::uint64_t offset,
-                                std::uint64_t length, std::chrono::milliseconds cap) {
+                                std::shared_ptr<lease_key> key, std::uint32_t lane,
+                                std::uint64_t offset, std::uint64_t length,
+                                std::chrono::milliseconds cap) {
     auto& sl = slots_.at(slot_id);
     const auto id = next_lease_++;
     const auto now = s_.env.now();
     auto& l = leases_[id];
     l.slot_id = slot_id;
     l.holder = std::move(holder);
+    l.by_nic = key != nullptr;
+    l.key = std::move(key);
     l.lane = lane;
     l.offset = offset;
     l.length = length;
@@ -103,44 +106,56 @@ void owner::reap() {
     arm_reaper();
 }
 
-/// A chunked lease just ends. An RDMA lease ends when its lane is destroyed; that takes every other
-/// lease of the lane with it, because their READs can no longer arrive either.
+/// A lease without a key just ends; one with a key when no NIC can read with it any more.
 void owner::revoke(std::uint64_t lease_id, lease& l, bool abandoned) {
-    if (!l.lane) {
-        end_lease(leases_.find(lease_id), true);
-        return;
-    }
-    const auto holder = l.holder;
-    const auto generation = *l.lane;
+    if (!l.key) return end_lease(leases_.find(lease_id), true);
+    const auto mode = l.key->mode();
     if (abandoned) {
-        log(log_level::warning, "lease=expired action=fence lane=" + std::to_string(generation) +
+        log(log_level::warning, "lease=expired action=revoke mode=" + std::string(to_string(mode)) +
                                     " cause=\"the consumer did not end it in time\"");
         // One whose connection broke had no way to end it: that is no sign of a consumer to
         // distrust.
-        if (holder->reachable()) fenced_.insert(holder->consumer().value);
+        if (mode == wire::lease_mode::fence && l.holder->reachable())
+            fenced_.insert(l.holder->consumer().value);
     }
-    ++s_.stats.fences;
-    for (auto& [id, other] : leases_)
-        if (other.holder == holder && other.lane == l.lane && !other.revoking) {
-            other.revoking = true;
-            ends_.erase({other.end, id});
-        }
-    holder->fence(generation, [this, holder, generation] { lane_gone(*holder, generation); });
+    ++s_.stats.revocations;
+    // A fence takes every lease of its lane along: READs with their key no longer arrive either.
+    std::vector<std::uint64_t> over{lease_id};
+    if (mode == wire::lease_mode::fence)
+        for (const auto& [id, other] : leases_)
+            if (id != lease_id && other.key && !other.revoking && other.holder == l.holder &&
+                other.lane == l.lane)
+                over.push_back(id);
+    for (const auto id : over) begin_revocation(id);
+}
+
+void owner::begin_revocation(std::uint64_t lease_id) {
+    const auto it = leases_.find(lease_id);
+    if (it == leases_.end()) return;
+    it->second.revoking = true;
+    ends_.erase({it->second.end, lease_id});
+    const auto key = it->second.key;
+    if (!key) return end_lease(it, true);
+    key->revoke([this, lease_id] {
+        if (const auto l = leases_.find(lease_id); l != leases_.end()) end_lease(l, true);
+    });
 }
 
 void owner::lane_gone(const lease_holder& holder, std::uint32_t generation) {
-    std::vector<std::uint64_t> over;
-    for (const auto& [id, l] : leases_)
-        if ((l.holder.get() == &holder || planted(bug::lane_gone_ends_others)) &&
-            l.lane == generation)
-            over.push_back(id);
-    for (const auto id : over) end_lease(leases_.find(id), true);
+    for (auto& [id, l] : leases_) {
+        if ((l.holder.get() != &holder && !planted(bug::lane_gone_ends_others)) ||
+            l.lane != generation || !l.key || l.revoking ||
+            l.key->mode() == wire::lease_mode::exact)
+            continue;
+        l.key.reset();
+    }
 }
 
 bool owner::detach(std::uint64_t lease_id, const lease_holder& holder) {
     const auto it = leases_.find(lease_id);
     if (it == leases_.end() || it->second.holder.get() != &holder) return false;
-    if (it->second.revoking) return false;  // its fence is under way and will end it
+    if (it->second.revoking) return false;  // its revocation is under way and will end it
+    if (it->second.key) it->second.key->retire();
     end_lease(it, false);
     return true;
 }
@@ -167,6 +182,7 @@ std::optional<std::chrono::milliseconds> owner::renew(std::uint64_t lease_id,
     if (it == leases_.end() || it->second.holder.get() != &holder || it->second.revoking)
         return std::nullopt;
     auto& l = it->second;
+    if (l.by_nic && !l.key) return std::nullopt;  // its lane is gone
     const auto now = s_.env.now();
     if (now >= l.end && !planted(bug::renewal_after_end))
         return std::nullopt;  // over, although the reaper has not come yet
@@ -179,7 +195,7 @@ std::optional<std::chrono::milliseconds> owner::renew(std::uint64_t lease_id,
 std::optional<owner::leased_bytes> owner::leased_range(std::uint64_t lease_id,
                                                        const lease_holder& holder) const {
     const auto it = leases_.find(lease_id);
-    if (it == leases_.end() || it->second.holder.get() != &holder || it->second.lane)
+    if (it == leases_.end() || it->second.holder.get() != &holder || it->second.by_nic)
         return std::nullopt;
     const auto& memory = slots_.at(it->second.slot_id).memory;
     return leased_bytes{memory->bytes.subspan(it->second.offset, it->second.length), memory};

@@ -13,6 +13,7 @@
 
 #include <rvget/error.hpp>
 
+#include "engine/lease_key.hpp"
 #include "engine/serve_lane.hpp"
 #include "engine/services.hpp"
 #include "engine/slot.hpp"
@@ -54,11 +55,12 @@ public:
         std::uint64_t lease = 0;
         std::chrono::milliseconds duration{0};
     };
-    /// Counts a lease on a slot for `holder`. `lane` names the lane generation for RDMA, none for
-    /// chunks. Renewals end at `cap` from now. Precondition: the slot exists.
+    /// Counts a lease on a slot for `holder`: with a key and the generation of the lane to READ
+    /// through, or with neither for chunks. Renewals end at `cap` from now. Precondition: the slot
+    /// exists.
     grant grant_lease(std::uint64_t slot_id, std::shared_ptr<lease_holder> holder,
-                      std::optional<std::uint32_t> lane, std::uint64_t offset, std::uint64_t length,
-                      std::chrono::milliseconds cap);
+                      std::shared_ptr<lease_key> key, std::uint32_t lane, std::uint64_t offset,
+                      std::uint64_t length, std::chrono::milliseconds cap);
     [[nodiscard]] bool room_for_lease() const noexcept {
         return leases_.size() < s_.options.max_leases;
     }
@@ -76,7 +78,8 @@ public:
     [[nodiscard]] std::optional<leased_bytes> leased_range(std::uint64_t lease_id,
                                                            const lease_holder& holder) const;
 
-    /// A lane is gone: leases that read through it need no fence of their own any more.
+    /// A lane is gone, and with it every key that is good there only: the leases live on without,
+    /// until their consumer ends or renews them or their time is up.
     void lane_gone(const lease_holder& holder, std::uint32_t generation);
     [[nodiscard]] bool is_fenced(node_id consumer) const {
         return fenced_.contains(consumer.value);
@@ -101,7 +104,9 @@ private:
     struct lease {
         std::uint64_t slot_id = 0;
         std::shared_ptr<lease_holder> holder;
-        std::optional<std::uint32_t> lane;
+        bool by_nic = false;
+        std::shared_ptr<lease_key> key;  ///< none in chunks, and after its lane is gone
+        std::uint32_t lane = 0;
         std::uint64_t offset = 0;
         std::uint64_t length = 0;
         time_point end;
@@ -114,6 +119,7 @@ private:
     void arm_reaper();
     void reap();
     void revoke(std::uint64_t lease_id, lease& l, bool abandoned);
+    void begin_revocation(std::uint64_t lease_id);
     void end_lease(lease_map::iterator it, bool expired);
     void free_if_unused(std::uint64_t slot_id);
 

@@ -90,8 +90,9 @@ void owner_connection::destroy_lanes_if_over() {
 void owner_connection::fence(std::uint32_t generation, unique_function<void()> proven) {
     const auto it = lanes_.find(generation);
     if (it == lanes_.end()) return proven();
-    if (open_) send(0, wire::lane_down{generation, reason::fenced});
-    it->second->destroy(std::move(proven));
+    const auto lane = it->second;
+    give_up(generation, reason::fenced);
+    lane->destroy(std::move(proven));
 }
 
 void owner_connection::send(std::uint64_t id, wire::body body, frame_payload payload) {
@@ -124,7 +125,10 @@ std::shared_ptr<serve_lane> owner_connection::lane_for(const wire::lane_offer& o
     newest_generation_ = offer.generation;
     auto lane = std::make_shared<serve_lane>(s_, offer.generation);
     lanes_.emplace(offer.generation, lane);
-    lane->wire(link_->own_address(), *offer.facts);
+    lane->wire(link_->own_address(), *offer.facts,
+               [weak = weak_from_this(), generation = offer.generation] {
+                   if (const auto self = weak.lock()) self->give_up(generation, reason::get_failed);
+               });
     lane->when_settled([this, self = shared_from_this(), gid, weak = std::weak_ptr(lane)] {
         if (const auto settled = weak.lock()) lane_settled(*settled, gid);
     });
@@ -215,9 +219,12 @@ void owner_connection::answer(std::uint64_t id, const wire::acquire& m,
         return wait_for_lane(id, m, lane);
     reply.answer = d.answer;
     reply.why = d.why;
-    if (d.why == reason::no_lane && lane) reply.detail = lane->error().detail.substr(0, 512);
-    if (d.why == reason::not_configured) reply.detail = s_.rdma.why_not_detail().substr(0, 512);
-    if (d.why == reason::not_pinned) reply.detail = sl->memory->why_plain_detail.substr(0, 512);
+    if (d.why == reason::no_lane && lane)
+        reply.detail = lane->error().detail.substr(0, wire::max_text_bytes);
+    if (d.why == reason::not_configured)
+        reply.detail = s_.rdma.why_not_detail().substr(0, wire::max_text_bytes);
+    if (d.why == reason::not_pinned)
+        reply.detail = sl->memory->why_plain_detail.substr(0, wire::max_text_bytes);
 
     if (d.answer == wire::answer::inline_answer) {
         s_.stats.decided(path::inline_answer, d.why);
@@ -231,32 +238,108 @@ void owner_connection::answer(std::uint64_t id, const wire::acquire& m,
         reply.retry_after_ms = 100;
         return send(id, std::move(reply));
     }
-    answer_with_lease(reply, m, lane.get(), *sl, length);
+    if (d.answer == wire::answer::rdma) {
+        const auto range = sl->memory->bytes.subspan(m.offset, length);
+        return make_key(lane, sl->memory, range,
+                        [self = shared_from_this(), id, m, reply = std::move(reply),
+                         generation = lane->generation()](auto key) mutable {
+                            self->answer_rdma(id, m, std::move(reply), generation, std::move(key));
+                        });
+    }
+    grant(reply, m, nullptr, 0);
     send(id, std::move(reply));
 }
 
-void owner_connection::answer_with_lease(wire::acquire_reply& reply, const wire::acquire& m,
-                                         const serve_lane* lane, const slot& sl,
-                                         std::uint64_t length) {
-    const bool by_nic = reply.answer == wire::answer::rdma;
-    const auto memory = sl.memory;
-    const auto granted = owner_.grant_lease(
-        m.slot, shared_from_this(), by_nic ? std::optional(lane->generation()) : std::nullopt,
-        m.offset, length, milliseconds(m.deadline_ms));
+namespace {
+
+/// The shared key of an arena: it opens all of it to whoever has a queue pair to this node, so that
+/// taking it from one consumer means destroying that consumer's queue pair.
+class fence_key final : public lease_key {
+public:
+    fence_key(std::shared_ptr<lease_holder> holder, std::uint32_t generation,
+              std::uint32_t remote_key)
+        : holder_(std::move(holder)), generation_(generation), remote_key_(remote_key) {}
+    [[nodiscard]] wire::lease_mode mode() const noexcept override {
+        return wire::lease_mode::fence;
+    }
+    [[nodiscard]] std::uint32_t remote_key() const noexcept override { return remote_key_; }
+    void revoke(unique_function<void()> proven) override {
+        holder_->fence(generation_, std::move(proven));
+    }
+    void retire() override {}  // there is nothing to take away: its word has to do
+
+private:
+    std::shared_ptr<lease_holder> holder_;
+    std::uint32_t generation_;
+    std::uint32_t remote_key_;
+};
+
+}  // namespace
+
+void owner_connection::make_key(const std::shared_ptr<serve_lane>& lane,
+                                const std::shared_ptr<const slot_memory>& memory,
+                                std::span<const std::byte> range, lease_key_made done) {
+    switch (s_.rdma.lease_keys()) {
+        case wire::lease_mode::window:
+            return lane->make_key(memory, range, std::move(done));
+        case wire::lease_mode::exact:
+            return make_exact_key(s_, memory, range, std::move(done));
+        case wire::lease_mode::fence:
+            break;
+    }
+    done(std::shared_ptr<lease_key>(
+        std::make_shared<fence_key>(shared_from_this(), lane->generation(), memory->remote_key)));
+}
+
+/// The slot and the connection may have gone while the key was made.
+void owner_connection::answer_rdma(std::uint64_t id, const wire::acquire& m,
+                                   wire::acquire_reply reply, std::uint32_t generation,
+                                   result<std::shared_ptr<lease_key>> key) {
+    const auto* sl = owner_.find(m.slot);
+    const auto lane = lanes_.find(generation);
+    const bool ready = lane != lanes_.end() && lane->second->status() == lane_status::ready;
+    if (!open_ || sl == nullptr || !ready || owner_.draining()) {
+        if (key) key.value()->retire();
+        return answer(id, m, ready ? lane->second : nullptr, false);
+    }
+    if (!key) {
+        reply.answer = m.force ? wire::answer::refused : wire::answer::chunked;
+        reply.why = s_.rdma.lease_keys() == wire::lease_mode::exact ? reason::registration
+                                                                    : reason::no_lane;
+        reply.detail = key.error().message().substr(0, wire::max_text_bytes);
+        if (!m.force) grant(reply, m, nullptr, 0);
+        return send(id, std::move(reply));
+    }
+    const auto* const first = sl->memory->bytes.data() + m.offset;
+    const auto k = key.value();
+    grant(reply, m, k, generation);
+    reply.descriptor = descriptor(reply, first, *k, generation);
+    send(id, std::move(reply));
+}
+
+void owner_connection::grant(wire::acquire_reply& reply, const wire::acquire& m,
+                             std::shared_ptr<lease_key> key, std::uint32_t generation) {
+    s_.stats.decided(key ? path::rdma : path::chunked, reply.why);
+    const auto granted =
+        owner_.grant_lease(m.slot, shared_from_this(), std::move(key), generation, m.offset,
+                           reply.range_bytes, milliseconds(m.deadline_ms));
     ++leases_;
     reply.lease = granted.lease;
     reply.duration_ms = static_cast<std::uint32_t>(granted.duration.count());
-    s_.stats.decided(by_nic ? path::rdma : path::chunked, reply.why);
-    if (!by_nic) return;
+}
+
+std::vector<std::byte> owner_connection::descriptor(const wire::acquire_reply& reply,
+                                                    const std::byte* first, const lease_key& key,
+                                                    std::uint32_t generation) const {
     wire::descriptor d;
-    d.address = reinterpret_cast<std::uintptr_t>(memory->bytes.data()) + m.offset;
-    d.length = length;
-    d.lease = granted.lease;
+    d.address = reinterpret_cast<std::uintptr_t>(first);
+    d.length = reply.range_bytes;
+    d.lease = reply.lease;
     d.duration_ms = reply.duration_ms;
-    d.generation = lane->generation();
-    d.mode = wire::lease_mode::fence;
-    d.keys = {{0, memory->remote_key}};
-    reply.descriptor = wire::encode(d);
+    d.generation = generation;
+    d.mode = key.mode();
+    d.keys = {{0, key.remote_key()}};
+    return wire::encode(d);
 }
 
 void owner_connection::handle(std::uint64_t, wire::detach& m) {
@@ -313,11 +396,18 @@ void owner_connection::handle(std::uint64_t id, wire::reference& m) {
 /// The consumer posts nothing more through its end, and what it had posted fails: ours serves
 /// nobody any more.
 void owner_connection::handle(std::uint64_t, wire::lane_down& m) {
-    const auto it = lanes_.find(m.generation);
+    give_up(m.generation, reason::ok);
+}
+
+/// Destroys a lane; tells the consumer why, unless it is the one who says so.
+void owner_connection::give_up(std::uint32_t generation, reason tell) {
+    const auto it = lanes_.find(generation);
     if (it == lanes_.end()) return;
+    if (open_ && tell != reason::ok && !it->second->is_going())
+        send(0, wire::lane_down{generation, tell});
     // It stays in the table until the kernel says that it is gone: a fence waits for the same
     // proof.
-    it->second->destroy([this, self = shared_from_this(), generation = m.generation] {
+    it->second->destroy([this, self = shared_from_this(), generation] {
         lanes_.erase(generation);
         owner_.lane_gone(*this, generation);
     });

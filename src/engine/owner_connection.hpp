@@ -66,8 +66,19 @@ private:
     void wait_for_lane(std::uint64_t id, const wire::acquire& m,
                        const std::shared_ptr<serve_lane>& lane);
     void lane_settled(const serve_lane& lane, const std::string& gid);
-    void answer_with_lease(wire::acquire_reply& reply, const wire::acquire& m,
-                           const serve_lane* lane, const slot& sl, std::uint64_t length);
+    /// A key for `range` of a slot's memory, for READs through `lane`.
+    void make_key(const std::shared_ptr<serve_lane>& lane,
+                  const std::shared_ptr<const slot_memory>& memory,
+                  std::span<const std::byte> range, lease_key_made done);
+    /// The end of an acquire that is answered RDMA, once its key is there or refused.
+    void answer_rdma(std::uint64_t id, const wire::acquire& m, wire::acquire_reply reply,
+                     std::uint32_t generation, result<std::shared_ptr<lease_key>> key);
+    void grant(wire::acquire_reply& reply, const wire::acquire& m, std::shared_ptr<lease_key> key,
+               std::uint32_t generation);
+    [[nodiscard]] std::vector<std::byte> descriptor(const wire::acquire_reply& reply,
+                                                    const std::byte* first, const lease_key& key,
+                                                    std::uint32_t generation) const;
+    void give_up(std::uint32_t generation, reason tell);
     void send(std::uint64_t id, wire::body body, frame_payload payload = {});
     void protocol_error(const std::string& what);
     void destroy_lanes_if_over();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/lease_key_proof.hpp"
 #include "route/choose.hpp"
 #include "route/retry.hpp"
 
@@ -24,6 +25,18 @@ rdma_context::rdma_context(const node_options& options) : options_(options) {
 
 std::shared_ptr<rdma_context> rdma_context::open(fabric::provider* provider,
                                                  const node_options& options) {
+    return start(provider, options, std::nullopt);
+}
+
+std::shared_ptr<rdma_context> rdma_context::open(fabric::provider* provider,
+                                                 const node_options& options,
+                                                 wire::lease_mode unproven) {
+    return start(provider, options, unproven);
+}
+
+std::shared_ptr<rdma_context> rdma_context::start(fabric::provider* provider,
+                                                  const node_options& options,
+                                                  std::optional<wire::lease_mode> unproven) {
     auto context = std::make_shared<rdma_context>(options);
     if (options.rdma_disabled) {
         context->why_not_ = reason::kill_switch;
@@ -34,7 +47,7 @@ std::shared_ptr<rdma_context> rdma_context::open(fabric::provider* provider,
         context->why_not_detail_ = "no RDMA provider is built in";
         return context;
     }
-    if (auto opened = context->open_device(*provider); !opened) {
+    if (auto opened = context->open_device(*provider, unproven); !opened) {
         context->device_.reset();
         context->why_not_detail_ = opened.error().detail;
         log(log_level::info, "rdma=off reason=" + std::string(to_string(context->why_not_)) +
@@ -43,7 +56,35 @@ std::shared_ptr<rdma_context> rdma_context::open(fabric::provider* provider,
     return context;
 }
 
-result<void> rdma_context::open_device(fabric::provider& provider) {
+/// The strongest keys that the device proves able to give, or those that were asked for.
+result<void> rdma_context::settle_lease_keys(std::optional<wire::lease_mode> unproven) {
+    if (unproven) {
+        lease_keys_ = *unproven;
+        return {};
+    }
+    using choice = lease_key_choice;
+    if (options_.lease_keys == choice::fence) return {};  // nothing to prove: it takes nothing away
+    for (const auto mode : {wire::lease_mode::window, wire::lease_mode::exact}) {
+        const bool asked =
+            options_.lease_keys == choice::strongest ||
+            (options_.lease_keys == choice::window) == (mode == wire::lease_mode::window);
+        if (!asked) continue;
+        auto proven = prove_lease_key(*this, mode);
+        if (proven) {
+            lease_keys_ = mode;
+            return {};
+        }
+        lease_keys_detail_ += (lease_keys_detail_.empty() ? "" : "; ") +
+                              std::string(to_string(mode)) + ": " + proven.error().detail;
+    }
+    return failure{device_errc::none,
+                   "device " + device_->facts().name + " cannot take a lease's key away again (" +
+                       lease_keys_detail_ +
+                       "); where all consumers are trusted, lease_keys=fence does without"};
+}
+
+result<void> rdma_context::open_device(fabric::provider& provider,
+                                       std::optional<wire::lease_mode> unproven) {
     auto listed = provider.list();
     if (!listed) return listed.error();
     const auto usable = [&](const route::device_facts& d) {
@@ -77,7 +118,14 @@ result<void> rdma_context::open_device(fabric::provider& provider) {
     if (!serving) return serving.error();
     serving_queue_ = std::move(serving.value());
 
+    if (auto r = settle_lease_keys(unproven); !r) return r.error();
+
     pool_options po;
+    // Its own key opens an arena to a remote side only where leases have no keys of their own.
+    using fabric::access;
+    po.rights = access::local_write;
+    if (lease_keys_ == wire::lease_mode::window) po.rights = po.rights | access::window_bind;
+    if (lease_keys_ == wire::lease_mode::fence) po.rights = po.rights | access::remote_read;
     po.first_arena_bytes = options_.first_arena_bytes;
     po.max_arena_bytes = options_.max_arena_bytes;
     po.dedicated_bytes = std::min(po.dedicated_bytes, options_.max_arena_bytes);
@@ -111,6 +159,20 @@ result<local_port> rdma_context::choose_port(const std::string& own_address,
     port.gid = winner->entry.gid.to_string();
     for (const auto& p : facts.ports)
         if (p.number == winner->port) port.max_message_bytes = p.max_message_bytes;
+    return port;
+}
+
+result<local_port> rdma_context::own_port() const {
+    result<local_port> port(
+        failure{device_errc::none, "no active port with a GID that a queue pair can use"});
+    // Copied: a choice refreshes the table.
+    const auto ports = device_->facts().ports;
+    for (const auto& p : ports)
+        for (const auto& entry : p.gids) {
+            const auto self = entry.gid.to_string();
+            if (port) return port;
+            port = choose_port(self, self);
+        }
     return port;
 }
 
@@ -149,16 +211,16 @@ void rdma_context::attach(std::uint32_t queue_pair_number, completion_sink& sink
 
 void rdma_context::detach(std::uint32_t queue_pair_number) { sinks_.erase(queue_pair_number); }
 
-void rdma_context::lane_gone() {
-    if (--lanes_ != 0) return;
-    for (auto& f : std::exchange(no_lanes_, {})) f();
+void rdma_context::resource_gone() {
+    if (--resources_ != 0) return;
+    for (auto& f : std::exchange(no_resources_, {})) f();
 }
 
-void rdma_context::when_no_lanes(unique_function<void()> f) {
-    if (lanes_ == 0)
+void rdma_context::when_no_resources(unique_function<void()> f) {
+    if (resources_ == 0)
         f();
     else
-        no_lanes_.push_back(std::move(f));
+        no_resources_.push_back(std::move(f));
 }
 
 /// Gets go on in chunks; what the NIC may still write stays parked, because nothing will prove that

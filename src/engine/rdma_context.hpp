@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "engine/environment.hpp"
 #include "engine/memory.hpp"
 #include "fabric/fabric.hpp"
+#include "wire/descriptor.hpp"
 
 namespace rvget::engine {
 
@@ -45,6 +47,10 @@ public:
     /// Never fails: without a device (or with RDMA switched off) the context says why.
     static std::shared_ptr<rdma_context> open(fabric::provider* provider,
                                               const node_options& options);
+    /// The same with the lease keys given, for devices on which nothing can be tried out yet.
+    static std::shared_ptr<rdma_context> open(fabric::provider* provider,
+                                              const node_options& options,
+                                              wire::lease_mode unproven);
     explicit rdma_context(const node_options& options);
 
     [[nodiscard]] bool usable() const noexcept { return device_ != nullptr && !lost_; }
@@ -61,12 +67,22 @@ public:
     [[nodiscard]] result<local_port> choose_port(const std::string& own_address,
                                                  const std::string& peer_address) const;
 
+    /// A port and GID that reach this node itself. Blocking (milliseconds).
+    [[nodiscard]] result<local_port> own_port() const;
+
     /// A Reliable Connection queue pair on that port. Blocking (milliseconds).
     [[nodiscard]] result<std::unique_ptr<fabric::queue_pair>> create_queue_pair(
         std::shared_ptr<fabric::completion_queue> completions, std::uint8_t port,
         std::uint32_t send_requests) const;
     /// Where that GID stands in the port's table at this moment. Blocking (milliseconds).
     [[nodiscard]] result<std::uint32_t> gid_index_of(const fabric::port_identity& identity) const;
+
+    /// What keys this node's leases have.
+    [[nodiscard]] wire::lease_mode lease_keys() const noexcept { return lease_keys_; }
+    /// Why no stronger ones, where it was tried.
+    [[nodiscard]] const std::string& lease_keys_detail() const noexcept {
+        return lease_keys_detail_;
+    }
 
     [[nodiscard]] std::uint8_t initiator_depth() const noexcept { return initiator_depth_; }
     [[nodiscard]] std::uint8_t responder_depth() const noexcept { return responder_depth_; }
@@ -81,16 +97,18 @@ public:
     [[nodiscard]] const std::shared_ptr<fabric::completion_queue>& reading_queue() const noexcept {
         return reading_queue_;
     }
-    /// The owner's ends post nothing in fence mode; they share a small queue that stays empty.
+    /// The owner's ends post nothing but windows; without, they share a small queue that stays
+    /// empty.
     [[nodiscard]] const std::shared_ptr<fabric::completion_queue>& serving_queue() const noexcept {
         return serving_queue_;
     }
     void attach(std::uint32_t queue_pair_number, completion_sink& sink);
     void detach(std::uint32_t queue_pair_number);
-    /// Queue pairs of both kinds that exist or are being made, for an orderly end.
-    void lane_born() noexcept { ++lanes_; }
-    void lane_gone();
-    void when_no_lanes(unique_function<void()> f);
+    /// Queue pairs and registrations of single leases that exist or are being made, for an orderly
+    /// end.
+    void resource_born() noexcept { ++resources_; }
+    void resource_gone();
+    void when_no_resources(unique_function<void()> f);
     /// Work requests outstanding on attached queue pairs (kept by those who post).
     void posted(std::uint32_t requests) noexcept { outstanding_ += requests; }
     void retired(std::uint32_t requests) noexcept { outstanding_ -= requests; }
@@ -103,7 +121,11 @@ public:
     [[nodiscard]] bool expects_completions() const override { return outstanding_ > 0 && !lost_; }
 
 private:
-    result<void> open_device(fabric::provider& provider);
+    static std::shared_ptr<rdma_context> start(fabric::provider* provider,
+                                               const node_options& options,
+                                               std::optional<wire::lease_mode> unproven);
+    result<void> open_device(fabric::provider& provider, std::optional<wire::lease_mode> unproven);
+    result<void> settle_lease_keys(std::optional<wire::lease_mode> unproven);
     void lose(const failure& why);
 
     const node_options& options_;
@@ -113,6 +135,8 @@ private:
     std::shared_ptr<fabric::device> device_;
     std::atomic<bool> lost_{false};  ///< read by any thread that stages
     std::unique_ptr<pool> pool_;
+    wire::lease_mode lease_keys_ = wire::lease_mode::fence;
+    std::string lease_keys_detail_;
     std::shared_ptr<fabric::completion_queue> reading_queue_;
     std::shared_ptr<fabric::completion_queue> serving_queue_;
     fabric::retry_parameters retry_;
@@ -121,8 +145,8 @@ private:
     std::uint8_t responder_depth_ = 0;
     std::uint32_t free_entries_ = 0;
     std::uint64_t outstanding_ = 0;
-    std::size_t lanes_ = 0;
-    std::vector<unique_function<void()>> no_lanes_;
+    std::size_t resources_ = 0;
+    std::vector<unique_function<void()>> no_resources_;
     std::unordered_map<std::uint32_t, completion_sink*> sinks_;
     std::array<fabric::completion, 64> batch_;
 };

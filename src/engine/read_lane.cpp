@@ -25,7 +25,7 @@ read_lane::~read_lane() = default;
 void read_lane::make(const std::string& own_address, const std::string& peer_address,
                      unique_function<void()> ready) {
     self_ = shared_from_this();
-    s_.rdma.lane_born();
+    s_.rdma.resource_born();
     // READs and the marker; in the completion queue also what the body posts of its own (a probe
     // behind a READ on devices whose success needs one, a marker).
     const std::uint32_t requests = s_.options.read_depth + 1U;
@@ -358,7 +358,7 @@ void read_lane::drained() {
 void read_lane::destroy() {
     if (reserved_entries_ != 0) s_.rdma.return_entries(std::exchange(reserved_entries_, 0));
     if (!queue_pair_) {
-        s_.env.post([self = std::exchange(self_, nullptr)] { self->s_.rdma.lane_gone(); });
+        s_.env.post([self = std::exchange(self_, nullptr)] { self->s_.rdma.resource_gone(); });
         return;
     }
     s_.rdma.detach(queue_pair_->number());
@@ -366,7 +366,7 @@ void read_lane::destroy() {
     auto doomed = std::make_shared<std::unique_ptr<fabric::queue_pair>>(std::move(queue_pair_));
     s_.env.offload(
         blocking_work::destroy, [doomed] { doomed->reset(); },
-        [self = std::exchange(self_, nullptr)] { self->s_.rdma.lane_gone(); });
+        [self = std::exchange(self_, nullptr)] { self->s_.rdma.resource_gone(); });
 }
 
 void read_lane::retire() {

@@ -8,71 +8,109 @@
 
 namespace rvget::engine {
 
+/// Beyond the ids of a lane's windows, which count from 1.
+constexpr std::uint64_t marker_id = ~std::uint64_t{0};
+
 serve_lane::serve_lane(services& s, std::uint32_t generation) : s_(s), generation_(generation) {}
 
 // Destruction is asked for by destroy(); a lane that dies otherwise dies with its node, when
 // nothing is wired any more.
 serve_lane::~serve_lane() = default;
 
-void serve_lane::wire(const std::string& own_address, const wire::queue_pair_facts& consumer) {
-    struct work {
-        wire::queue_pair_facts facts;
-        std::unique_ptr<fabric::queue_pair> queue_pair;
-        failure error;
-    };
-    auto w = std::make_shared<work>();
-    w->facts.starting_psn = static_cast<std::uint32_t>(s_.env.random()) & 0xffffffU;
-    status_ = lane_status::making;
-    s_.rdma.lane_born();
-    busy_on_worker_ = true;
-    s_.env.offload(
-        blocking_work::make,
-        [w, own_address, consumer, &rdma = s_.rdma] {
-            // The consumer's GID is what the packets will be sent to, so it decides our port.
-            auto port = rdma.choose_port(own_address, route::gid{consumer.gid}.to_string());
-            if (!port) {
-                w->error = port.error();
-                return;
-            }
-            const auto& identity = port.value().identity;
-            w->facts.gid = identity.gid.bytes;
-            w->facts.lid = identity.lid;
-            w->facts.path_mtu = identity.active_mtu;
-            w->facts.read_depth = rdma.responder_depth();
-            auto made = rdma.create_queue_pair(rdma.serving_queue(), identity.port, 1);
-            if (!made) {
-                w->error = made.error();
-                return;
-            }
-            auto& qp = *made.value();
-            w->facts.number = qp.number();
-            fabric::receive_parameters rp;
-            rp.peer = consumer;
-            rp.path_mtu = std::min(identity.active_mtu, consumer.path_mtu);
-            rp.responder_depth = std::min(rdma.responder_depth(), consumer.read_depth);
-            rp.gid_index = identity.gid_index;
-            rp.min_rnr_timer = rdma.retry().min_rnr_timer;
-            fabric::send_parameters sp;
-            sp.starting_psn = w->facts.starting_psn;
-            sp.retry = rdma.retry();
-            if (auto r = qp.to_init(fabric::access::remote_read); !r)
-                w->error = r.error();
-            else if (auto t = qp.to_ready_to_receive(rp); !t)
-                w->error = t.error();
-            else if (auto u = qp.to_ready_to_send(sp); !u)
-                w->error = u.error();
-            else
-                w->queue_pair = std::move(made.value());
-        },
-        [self = shared_from_this(), w] {
-            self->facts_ = w->facts;
-            self->queue_pair_ = std::move(w->queue_pair);
-            self->wired(w->error);
-        });
+struct serve_lane::wiring {
+    wire::queue_pair_facts facts;
+    std::unique_ptr<fabric::queue_pair> queue_pair;
+    window_keys::windows windows;
+    failure error;
+};
+
+namespace {
+
+struct wish {
+    std::string own_address;
+    wire::queue_pair_facts consumer;
+    std::shared_ptr<fabric::completion_queue> completions;
+    std::uint32_t send_requests = 1;
+    std::size_t windows = 0;
+};
+
+/// On a worker thread.
+template <class Wiring>
+failure wire_up(Wiring& w, const rdma_context& rdma, const wish& how) {
+    // The consumer's GID is what the packets will be sent to, so it decides our port.
+    auto port = rdma.choose_port(how.own_address, route::gid{how.consumer.gid}.to_string());
+    if (!port) return port.error();
+    const auto& identity = port.value().identity;
+    w.facts.gid = identity.gid.bytes;
+    w.facts.lid = identity.lid;
+    w.facts.path_mtu = identity.active_mtu;
+    w.facts.read_depth = rdma.responder_depth();
+    auto made = rdma.create_queue_pair(how.completions, identity.port, how.send_requests);
+    if (!made) return made.error();
+    auto& qp = *made.value();
+    w.facts.number = qp.number();
+    fabric::receive_parameters rp;
+    rp.peer = how.consumer;
+    rp.path_mtu = std::min(identity.active_mtu, how.consumer.path_mtu);
+    rp.responder_depth = std::min(rdma.responder_depth(), how.consumer.read_depth);
+    rp.gid_index = identity.gid_index;
+    rp.min_rnr_timer = rdma.retry().min_rnr_timer;
+    fabric::send_parameters sp;
+    sp.starting_psn = w.facts.starting_psn;
+    sp.retry = rdma.retry();
+    if (auto r = qp.to_init(fabric::access::remote_read); !r) return r.error();
+    if (auto r = qp.to_ready_to_receive(rp); !r) return r.error();
+    if (auto r = qp.to_ready_to_send(sp); !r) return r.error();
+    if (how.windows != 0) {
+        auto windows = window_keys::allocate(*rdma.device(), how.windows);
+        if (!windows) return windows.error();
+        w.windows = std::move(windows.value());
+    }
+    w.queue_pair = std::move(made.value());
+    return {};
 }
 
-void serve_lane::wired(const failure& f) {
+}  // namespace
+
+void serve_lane::wire(const std::string& own_address, const wire::queue_pair_facts& consumer,
+                      unique_function<void()> on_broken) {
+    on_broken_ = std::move(on_broken);
+    s_.rdma.resource_born();
+    wish how{own_address, consumer, s_.rdma.serving_queue()};
+    if (s_.rdma.lease_keys() == wire::lease_mode::window) {
+        how.completions = s_.rdma.reading_queue();
+        how.send_requests = window_keys::most_posted + 1;
+        how.windows = window_keys::first_windows;
+        // As a reading lane: what the body posts of its own has its entries too.
+        if (!s_.rdma.reserve_entries(how.send_requests + 2))
+            return settle({device_errc::resource,
+                           "the owner's completion queue has no room for one more queue pair"});
+        reserved_entries_ = how.send_requests + 2;
+    }
+    auto w = std::make_shared<wiring>();
+    w->facts.starting_psn = static_cast<std::uint32_t>(s_.env.random()) & 0xffffffU;
+    status_ = lane_status::making;
+    busy_on_worker_ = true;
+    s_.env.offload(
+        blocking_work::make, [w, how, &rdma = s_.rdma] { w->error = wire_up(*w, rdma, how); },
+        [self = shared_from_this(), w] { self->wired(w); });
+}
+
+void serve_lane::wired(const std::shared_ptr<wiring>& w) {
     busy_on_worker_ = false;
+    facts_ = w->facts;
+    queue_pair_ = std::move(w->queue_pair);
+    if (queue_pair_ && reserved_entries_ != 0) {
+        s_.rdma.attach(queue_pair_->number(), *this);
+        keys_ = std::make_shared<window_keys>(s_, [weak = weak_from_this()](const failure& why) {
+            if (const auto self = weak.lock()) self->broken(why);
+        });
+        keys_->open(*queue_pair_, std::move(w->windows));
+    }
+    settle(w->error);
+}
+
+void serve_lane::settle(const failure& f) {
     error_ = f;
     if (f.code) {
         status_ = lane_status::failed;
@@ -86,6 +124,16 @@ void serve_lane::wired(const failure& f) {
     if (destroying_) status_ = lane_status::failed;  // given up meanwhile: offer it to nobody
     for (auto& f_settled : std::exchange(settled_, {})) f_settled();
     if (destroying_) begin_destruction();
+}
+
+/// A READ was refused, or the device is in trouble: this queue pair serves nobody any more.
+void serve_lane::broken(const failure& why) {
+    if (destroying_ || status_ == lane_status::failed) return;
+    status_ = lane_status::failed;
+    error_ = why;
+    log(log_level::warning, "serve_lane=" + std::to_string(generation_) + " state=failed cause=\"" +
+                                why.message() + "\"");
+    if (auto f = std::exchange(on_broken_, nullptr)) f();
 }
 
 void serve_lane::when_settled(unique_function<void()> f) {
@@ -110,18 +158,66 @@ void serve_lane::destroy(unique_function<void()> proven) {
 
 void serve_lane::begin_destruction() {
     status_ = lane_status::failed;
-    auto doomed = std::make_shared<std::unique_ptr<fabric::queue_pair>>(std::move(queue_pair_));
+    on_broken_ = nullptr;
+    if (keys_) {
+        keys_->close(error_);
+        // An error of this step changes nothing: the marker, or the destruction, is the proof.
+        static_cast<void>(queue_pair_->to_error());
+        if (keys_->posted() != 0) {
+            // Never destroyed with work posted: what was posted is flushed when the marker is.
+            if (auto r = queue_pair_->post_marker(marker_id); !r) {
+                ++s_.stats.lanes_leaked;
+                log(log_level::error,
+                    "serve_lane=" + std::to_string(generation_) +
+                        " action=leak cause=\"cannot prove the queue pair quiet: " +
+                        r.error().message() + "\"");
+                draining_ = shared_from_this();
+                return;
+            }
+            marker_posted_ = true;
+            s_.rdma.posted(1);
+            s_.env.expect_completions();
+            draining_ = shared_from_this();
+            return;
+        }
+    }
+    drained();
+}
+
+void serve_lane::on_completion(const fabric::completion& c) {
+    if (marker_posted_ && c.id == marker_id) {
+        s_.rdma.retired(1);
+        const auto self = std::exchange(draining_, nullptr);
+        return drained();
+    }
+    keys_->on_completion(c);
+}
+
+void serve_lane::drained() {
+    window_keys::windows windows;
+    if (keys_) {
+        s_.rdma.detach(queue_pair_->number());
+        windows = keys_->take_windows();
+    }
+    if (reserved_entries_ != 0) s_.rdma.return_entries(std::exchange(reserved_entries_, 0));
+    struct doomed {
+        std::unique_ptr<fabric::queue_pair> queue_pair;
+        window_keys::windows windows;
+    };
+    auto d = std::make_shared<doomed>(doomed{std::move(queue_pair_), std::move(windows)});
     s_.env.offload(
         blocking_work::destroy,
-        [doomed] {
+        [d] {
             // Error first, so that the device refuses what arrives while destruction waits. An
             // error of this step changes nothing: the destruction is the proof.
-            if (*doomed) static_cast<void>((*doomed)->to_error());
-            doomed->reset();
+            if (d->queue_pair) static_cast<void>(d->queue_pair->to_error());
+            d->windows.clear();
+            d->queue_pair.reset();
         },
         [self = shared_from_this()] {
             self->gone_ = true;
-            self->s_.rdma.lane_gone();
+            self->s_.rdma.resource_gone();
+            if (self->keys_) self->keys_->gone();
             for (auto& f : std::exchange(self->proven_, {})) f();
         });
 }

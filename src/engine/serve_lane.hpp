@@ -11,20 +11,23 @@
 
 #include "engine/decision.hpp"
 #include "engine/services.hpp"
+#include "engine/window_keys.hpp"
 #include "wire/queue_pair_facts.hpp"
 
 namespace rvget::engine {
 
 /// Lives on the strand; worker threads hold it while they wire or destroy the queue pair.
-class serve_lane final : public std::enable_shared_from_this<serve_lane> {
+class serve_lane final : public completion_sink, public std::enable_shared_from_this<serve_lane> {
 public:
     serve_lane(services& s, std::uint32_t generation);
     ~serve_lane();
     serve_lane(const serve_lane&) = delete;
     serve_lane& operator=(const serve_lane&) = delete;
 
-    /// Makes the queue pair and takes it to RTS towards `consumer`, on a worker thread.
-    void wire(const std::string& own_address, const wire::queue_pair_facts& consumer);
+    /// Makes the queue pair and takes it to RTS towards `consumer`, on a worker thread. `on_broken`
+    /// hears once if it goes to error later.
+    void wire(const std::string& own_address, const wire::queue_pair_facts& consumer,
+              unique_function<void()> on_broken);
 
     [[nodiscard]] lane_status status() const noexcept { return status_; }
     [[nodiscard]] std::uint32_t generation() const noexcept { return generation_; }
@@ -35,15 +38,29 @@ public:
     /// Runs `f` when the status is no longer `making` (at once where it is not).
     void when_settled(unique_function<void()> f);
 
+    /// Binds a window for one lease. Precondition: ready, and leases have windows.
+    void make_key(std::shared_ptr<const slot_memory> memory, std::span<const std::byte> range,
+                  lease_key_made done) {
+        keys_->make(std::move(memory), range, std::move(done));
+    }
+
     /// Takes the queue pair to error and destroys it; `proven` runs when the kernel says that it is
     /// gone, so that no READ through it can touch memory any more. Repeatable: each caller is told.
     void destroy(unique_function<void()> proven);
     [[nodiscard]] bool gone() const noexcept { return gone_; }
+    [[nodiscard]] bool is_going() const noexcept { return destroying_; }
     [[nodiscard]] bool is_being_made() const noexcept { return busy_on_worker_; }
 
+    void on_completion(const fabric::completion& c) override;
+    void on_lost(const failure& why) override { broken(why); }
+
 private:
-    void wired(const failure& f);
+    struct wiring;
+    void wired(const std::shared_ptr<wiring>& w);
+    void settle(const failure& f);
+    void broken(const failure& why);
     void begin_destruction();
+    void drained();
 
     services& s_;
     const std::uint32_t generation_;
@@ -54,6 +71,11 @@ private:
     failure error_;
     wire::queue_pair_facts facts_;
     std::unique_ptr<fabric::queue_pair> queue_pair_;
+    std::shared_ptr<window_keys> keys_;  ///< where leases have windows
+    std::uint32_t reserved_entries_ = 0;
+    bool marker_posted_ = false;
+    std::shared_ptr<serve_lane> draining_;  ///< itself, until the marker says that it is drained
+    unique_function<void()> on_broken_;
     std::vector<unique_function<void()>> settled_;
     std::vector<unique_function<void()>> proven_;
 };

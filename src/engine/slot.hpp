@@ -23,6 +23,11 @@ struct slot_memory {
     bool pinned = false;
     reason why_plain = reason::ok;  ///< where not pinned: why
     std::string why_plain_detail;
+
+    /// Precondition: pinned.
+    [[nodiscard]] const fabric::memory_region& registered() const noexcept {
+        return block.region();
+    }
 };
 
 struct slot {

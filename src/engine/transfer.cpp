@@ -258,6 +258,18 @@ void transfer::begin_read(const wire::acquire_reply& reply, time_point sent) {
     if (descriptor_->generation != lane_->generation() || !lane_->owner_known())
         return fall_back(reason::decode_error,
                          {connection_errc::protocol, "the descriptor is for another queue pair"});
+    if (grant_ <= s_.rdma.retry_window()) {
+        // No READ would ever be posted, however often the lease is renewed.
+        const auto ms = [](duration t) {
+            return std::to_string(duration_cast<milliseconds>(t).count()) + " ms";
+        };
+        return fall_back(reason::lease_lost,
+                         {lease_errc::lost, "the owner grants leases of " + ms(grant_) +
+                                                ", no longer than the retry window here (" +
+                                                ms(s_.rdma.retry_window()) +
+                                                "): lower retry_window here or raise "
+                                                "lease_timeout there"});
+    }
     if (prepare_read()) submit_read();
 }
 

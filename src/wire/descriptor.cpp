@@ -8,6 +8,18 @@
 #include "base/bytes.hpp"
 
 namespace rvget::wire {
+
+std::string_view to_string(lease_mode m) noexcept {
+    switch (m) {
+        case lease_mode::fence:
+            return "fence";
+        case lease_mode::window:
+            return "window";
+        case lease_mode::exact:
+            return "exact";
+    }
+    return "unknown";
+}
 namespace {
 
 constexpr std::uint8_t key_version = 1;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <rvget/error.hpp>
@@ -20,6 +21,7 @@ struct rail_key {
 };
 
 enum class lease_mode : std::uint8_t { fence = 0, window = 1, exact = 2 };
+std::string_view to_string(lease_mode m) noexcept;
 
 /// Packs keys: 1 byte of header (version and count), then 5 bytes a rail (rail id, key): 6 bytes
 /// for one device, 5 more for each further rail. Precondition, else std::invalid_argument: 1 to 15

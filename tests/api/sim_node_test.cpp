@@ -20,6 +20,7 @@
 #include "api/scripted_owner.hpp"
 #include "fabric/fault/fault_provider.hpp"
 #include "fabric/sim/network.hpp"
+#include "support/rogue_consumer.hpp"
 
 namespace rvget::test {
 namespace {
@@ -39,8 +40,10 @@ node_options patient(node_options o) {
 }
 
 constexpr auto short_lease = 400ms;  ///< long enough to be renewed in time on a busy machine
+/// Leases share a key: what the tests of held DMA need, because a window would have to be bound.
 node_options short_lived() {
     node_options o;
+    o.lease_keys = lease_key_choice::fence;
     o.retry_window = 50ms;
     o.lease_timeout = short_lease;
     return o;
@@ -380,7 +383,19 @@ BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_AUTO_TEST_SUITE(held_back)
 
-BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_answers_at_once_and_parks_the_region, sim_nodes) {
+node_options with_shared_keys() {
+    node_options o;
+    o.lease_keys = lease_key_choice::fence;
+    return o;
+}
+
+/// Grants leases while no NIC moves: a window would have to be bound first.
+struct held_back_nodes : sim_nodes {
+    held_back_nodes() : sim_nodes(with_shared_keys()) {}
+};
+
+BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_answers_at_once_and_parks_the_region,
+                        held_back_nodes) {
     warm_up();
     const auto from = stage(medium);
     std::vector<std::byte> memory(2 * medium, std::byte{0xee});
@@ -419,7 +434,7 @@ BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_answers_at_once_and_parks_the_regi
     check_pattern(destination);
 }
 
-BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_leaves_plain_memory_free_at_once, sim_nodes) {
+BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_leaves_plain_memory_free_at_once, held_back_nodes) {
     warm_up();
     const auto from = stage(medium);
     std::vector<std::byte> memory(medium, std::byte{0xee});
@@ -436,7 +451,7 @@ BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_leaves_plain_memory_free_at_once, 
     BOOST_TEST(std::ranges::all_of(memory, [](std::byte b) { return b == std::byte{0xee}; }));
 }
 
-BOOST_FIXTURE_TEST_CASE(cancel_under_a_read_leaves_the_others_alone, sim_nodes) {
+BOOST_FIXTURE_TEST_CASE(cancel_under_a_read_leaves_the_others_alone, held_back_nodes) {
     warm_up();
     const auto from = stage(medium);
     std::vector<std::byte> memory(medium);
@@ -460,7 +475,7 @@ BOOST_FIXTURE_TEST_CASE(cancel_under_a_read_leaves_the_others_alone, sim_nodes) 
     BOOST_TEST(registered.unregister().wait_for(patience));
 }
 
-BOOST_FIXTURE_TEST_CASE(region_dropped_under_a_read_is_deregistered_behind_it, sim_nodes) {
+BOOST_FIXTURE_TEST_CASE(region_dropped_under_a_read_is_deregistered_behind_it, held_back_nodes) {
     warm_up();
     std::vector<std::byte> memory(medium);
     std::future<into_answer> got;
@@ -503,6 +518,68 @@ BOOST_AUTO_TEST_CASE(abandoned_lease_is_fenced_and_its_slot_freed) {
     BOOST_REQUIRE_MESSAGE(got, got.error().message());
     BOOST_TEST(got->report.path == path::chunked);
     check_pattern(got->data.bytes());
+}
+
+/// What every kind of key but the shared one promises.
+void late_read_is_refused(lease_key_choice keys) {
+    auto o = short_lived();
+    o.lease_keys = keys;
+    sim_nodes n(o, short_lived());
+    BOOST_TEST((n.owner->rdma().lease_keys == keys));
+    const auto from = n.stage(medium);
+    const auto innocent = n.stage(medium);
+    auto nic = n.net.attach(sim::roce_host("rogue", sim::ipv4_gid(10, 0, 0, 3)));
+    {
+        rogue_consumer rogue(*nic, connect_raw(*n.owner->address()), medium);
+        const auto lease = rogue.lease(from.handle.slot);
+        const auto key = lease.keys.front().remote_key;
+        BOOST_TEST((rogue.read(lease.address, key, medium) == fabric::completion_status::success));
+        check_pattern(rogue.sink());
+        const auto end = std::chrono::steady_clock::now() + patience;
+        while (rogue.metadata(from.handle.slot).leases != 0 &&
+               std::chrono::steady_clock::now() < end)
+            std::this_thread::yield();
+        BOOST_TEST(n.owner->statistics().leases_expired == 1u);
+        BOOST_TEST(
+            (rogue.read(lease.address, key, medium) == fabric::completion_status::remote_access));
+        BOOST_TEST(rogue.sink_untouched());
+        rogue.drop_lane();
+        static_cast<void>(rogue.lease(innocent.handle.slot));  // another queue pair
+        BOOST_TEST(
+            (rogue.read(lease.address, key, medium) == fabric::completion_status::remote_access));
+        BOOST_TEST(rogue.sink_untouched());
+    }
+    const auto got = n.consumer->get(innocent);
+    BOOST_REQUIRE_MESSAGE(got, got.error().message());
+    BOOST_TEST(got->report.path == path::rdma, got->report.detail);
+}
+
+BOOST_AUTO_TEST_CASE(lease_shorter_than_the_retry_window_falls_back_at_once) {
+    sim_nodes n(short_lived());  // the consumer's window is longer than the owner's leases
+    const auto got = n.consumer->get(n.stage(medium), {.deadline = patience});
+    BOOST_REQUIRE_MESSAGE(got, got.error().message());
+    BOOST_TEST(got->report.path == path::chunked);
+    BOOST_TEST(got->report.reason == reason::lease_lost);
+    BOOST_TEST(got->report.detail.find("raise lease_timeout there") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(late_read_with_a_windows_key_is_refused) {
+    late_read_is_refused(lease_key_choice::window);
+}
+
+BOOST_AUTO_TEST_CASE(late_read_with_an_exact_key_is_refused) {
+    late_read_is_refused(lease_key_choice::exact);
+}
+
+BOOST_AUTO_TEST_CASE(device_without_windows_gets_exact_keys) {
+    auto host = sim::roce_host("plain", sim::ipv4_gid(10, 0, 0, 4));
+    host.devices.front().facts.memory_windows_type2 = false;
+    sim::network net;
+    net.run_in_background(true);
+    auto nic = net.attach(host);
+    auto owner = start_node_on(nic.get(), patient({})).value();
+    BOOST_TEST((owner.rdma().lease_keys == lease_key_choice::exact));
+    BOOST_TEST(owner.rdma().lease_keys_detail.find("no type-2") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(lease_of_a_slow_read_is_renewed) {

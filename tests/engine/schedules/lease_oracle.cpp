@@ -89,6 +89,7 @@ void lease_oracle::acquire_answered(const link_end& owner, std::uint64_t id,
             l.address = d.address;
             l.length = d.length;
             l.key = d.keys.front().remote_key;
+            if (d.mode != mode_) fail("a lease has another kind of key than asked for");
         }
         leases_.push_back(l);
     }
@@ -128,7 +129,12 @@ void lease_oracle::ends_heard(const link_end& owner, const std::vector<std::uint
         auto* l = find(owner.node, id);
         if (l == nullptr) continue;
         l->end_heard = true;
-        l->end_heard_first = !l->by_nic || !lanes_[{l->connection, l->generation}].fenced;
+        const auto& lane = lanes_[{l->connection, l->generation}];
+        l->end_heard_first = !l->by_nic || !lane.fenced;
+        // Past its end a lease's own key may be on its way out already, or wait for a lane that is
+        // going anyway; no frame shows it.
+        const bool own_key = mode_ != wire::lease_mode::fence;
+        l->end_heard_in_time = !l->by_nic || (own_key ? clock_ < l->end : !lane.given_up);
     }
 }
 
@@ -139,11 +145,14 @@ void lease_oracle::fence_sent(const link_end& owner, const wire::lane_down& m) {
     const auto reads_there = [&](const lease& l) {
         return l.connection == owner.connection && l.by_nic && l.generation == m.generation;
     };
-    if (m.why == reason::no_lane) {
-        if (std::ranges::any_of(leases_, reads_there))
+    if (m.why != reason::fenced) {
+        lane.fenced = false;
+        lane.given_up = true;
+        if (m.why == reason::no_lane && std::ranges::any_of(leases_, reads_there))
             fail("a lane counts as never wired although leases were granted on it");
         return;
     }
+    if (mode_ != wire::lease_mode::fence) fail("a lane was fenced although its leases have keys");
     const bool due = std::any_of(leases_.begin(), leases_.end(), [&](const lease& l) {
         return reads_there(l) && !l.end_heard && l.end <= clock_;
     });
@@ -198,7 +207,7 @@ void lease_oracle::check(std::size_t owner, const engine::counters& c) {
         if (l.owner != owner) continue;
         ++granted;
         if (l.end_heard_first) ++released;
-        const bool over = l.end_heard && l.end_heard_first;
+        const bool over = l.end_heard && l.end_heard_first && l.end_heard_in_time;
         const bool late = !over && clock_ > l.end + timeout_ / 2;
         if (!over && (l.by_nic || !late)) ++at_most;
         bool ended_with_lane = false;
@@ -207,7 +216,8 @@ void lease_oracle::check(std::size_t owner, const engine::counters& c) {
             if (!l.end_heard && clock_ >= l.end) lane.fence_due = true;
             ended_with_lane = lane.fenced || lane.given_up || lane.fence_due;
             // How long the proof takes is the NIC's business, but it has begun.
-            if (late && !lane.fenced && !lane.given_up && !over_.contains(l.connection))
+            if (mode_ == wire::lease_mode::fence && late && !lane.fenced && !lane.given_up &&
+                !over_.contains(l.connection))
                 fail("lease " + std::to_string(l.id) +
                      " is past its end by half a timeout and its lane is not fenced");
         }

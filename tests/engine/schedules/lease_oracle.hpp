@@ -21,8 +21,9 @@ namespace rvget::test {
 class lease_oracle {
 public:
     /// `clock` and `out` are borrowed.
-    lease_oracle(const time_point& clock, verdict& out, duration lease_timeout)
-        : clock_(clock), verdict_(out), timeout_(lease_timeout) {}
+    lease_oracle(const time_point& clock, verdict& out, duration lease_timeout,
+                 wire::lease_mode mode)
+        : clock_(clock), verdict_(out), timeout_(lease_timeout), mode_(mode) {}
 
     void set_retry_window(duration window) { retry_window_ = window; }
     /// From now on this owner may take lanes down before a lease is over.
@@ -67,6 +68,7 @@ private:
         bool end_sent = false;         ///< the consumer's detach has left
         bool end_heard = false;        ///< ... and arrived
         bool end_heard_first = false;  ///< ... before any fence
+        bool end_heard_in_time = false;
     };
     struct request {
         wire::body body;
@@ -85,6 +87,7 @@ private:
     const time_point& clock_;
     verdict& verdict_;
     duration timeout_;
+    wire::lease_mode mode_;
     duration retry_window_{0};
     std::map<std::size_t, bool> ending_;
     std::set<std::uint32_t> over_;

@@ -33,7 +33,7 @@ struct outcome {
     std::size_t steps = 0;
     std::size_t calls = 0;
     std::array<std::size_t, 3> answers{};  ///< good ones, by path
-    std::uint64_t fences = 0;
+    std::uint64_t revocations = 0;
 };
 
 using trace_line = std::function<void(const std::string&)>;

@@ -28,7 +28,7 @@ sim::host_options host_of(std::size_t node) {
 
 world::world(const world_options& options)
     : now_(start_of_time),
-      leases_(now_, verdict_, options.nodes.front().lease_timeout),
+      leases_(now_, verdict_, options.nodes.front().lease_timeout, options.lease_keys),
       nic_({options.nic_piece_bytes}),
       net_(*this) {
     net_.piece_bytes = options.frame_piece_bytes;
@@ -46,7 +46,7 @@ world::world(const world_options& options)
         nodes_.push_back(std::move(n));
     }
     for (auto& n : nodes_) {
-        n->rdma = engine::rdma_context::open(n->provider.get(), n->options);
+        n->rdma = engine::rdma_context::open(n->provider.get(), n->options, options.lease_keys);
         n->core = std::make_unique<engine::node_core>(n->env, *n->network, n->options, n->rdma);
         if (!n->core->start()) verdict_.fail("a node does not start");
     }

@@ -48,6 +48,7 @@ struct world_options {
     std::size_t frame_piece_bytes = 2048;
     /// Faults to inject beneath node i, where given.
     std::vector<std::shared_ptr<fabric::fault::plan>> faults;
+    wire::lease_mode lease_keys = wire::lease_mode::fence;
 };
 
 class world final : wire_observer, nic_observer {

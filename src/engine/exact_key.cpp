@@ -1,0 +1,68 @@
+#include <utility>
+#include <vector>
+
+#include "engine/lease_key.hpp"
+
+namespace rvget::engine {
+namespace {
+
+/// Registering and deregistering pin and unpin pages: on worker threads.
+class exact_key final : public lease_key, public std::enable_shared_from_this<exact_key> {
+public:
+    exact_key(services& s, std::shared_ptr<const slot_memory> memory,
+              std::unique_ptr<fabric::memory_region> region)
+        : s_(s), memory_(std::move(memory)), region_(std::move(region)) {}
+
+    [[nodiscard]] wire::lease_mode mode() const noexcept override {
+        return wire::lease_mode::exact;
+    }
+    [[nodiscard]] std::uint32_t remote_key() const noexcept override {
+        return region_->remote_key();
+    }
+
+    void revoke(unique_function<void()> proven) override {
+        if (gone_) return proven();
+        proven_.push_back(std::move(proven));
+        if (std::exchange(revoking_, true)) return;
+        // The deregistration's return is the proof: what was under way is done or refused.
+        s_.env.offload(
+            blocking_work::destroy, [self = shared_from_this()] { self->region_.reset(); },
+            [self = shared_from_this()] {
+                self->gone_ = true;
+                self->memory_.reset();
+                self->s_.rdma.resource_gone();
+                for (auto& f : std::exchange(self->proven_, {})) f();
+            });
+    }
+
+private:
+    services& s_;
+    std::shared_ptr<const slot_memory> memory_;
+    std::unique_ptr<fabric::memory_region> region_;
+    bool revoking_ = false;
+    bool gone_ = false;
+    std::vector<unique_function<void()>> proven_;
+};
+
+}  // namespace
+
+void make_exact_key(services& s, std::shared_ptr<const slot_memory> memory,
+                    std::span<const std::byte> range, lease_key_made done) {
+    using made = result<std::unique_ptr<fabric::memory_region>>;
+    auto m = std::make_shared<made>(failure{device_errc::registration, "not registered"});
+    s.rdma.resource_born();
+    s.env.offload(
+        blocking_work::make,
+        [m, memory, range, device = s.rdma.device()] {
+            // Registration only reads the bytes, for all that its signature can say.
+            const std::span bytes(const_cast<std::byte*>(range.data()), range.size());
+            *m = device->register_memory(bytes, fabric::access::remote_read);
+        },
+        [m, memory, &s, done = std::move(done)]() mutable {
+            if (*m) return done(std::make_shared<exact_key>(s, memory, std::move(m->value())));
+            s.rdma.resource_gone();
+            done(m->error());
+        });
+}
+
+}  // namespace rvget::engine

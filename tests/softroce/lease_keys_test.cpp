@@ -1,0 +1,90 @@
+// Leases against a consumer that ignores the protocol, over a real queue pair: no byte after the
+// end.
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include <boost/test/unit_test.hpp>
+
+#include <rvget/node.hpp>
+
+#include "support/pattern.hpp"
+#include "support/rogue_consumer.hpp"
+
+namespace rvget::test {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr std::size_t payload_bytes = 64 << 10;
+
+unsigned rounds() {
+    const char* const wished = std::getenv("RVGET_LATE_READS");
+    return wished != nullptr ? static_cast<unsigned>(std::atoi(wished)) : 100U;
+}
+
+node start(lease_key_choice keys) {
+    node_options o;
+    o.listen = endpoint_address{"127.0.0.1", 0};
+    o.first_arena_bytes = std::size_t{1} << 20;
+    o.retry_window = 25ms;
+    o.lease_timeout = 300ms;
+    o.wireup_wait = 10s;
+    o.lease_keys = keys;
+    return node::start(o).value();
+}
+
+handle stage(node& n) {
+    auto s = n.make_staging(payload_bytes).value();
+    BOOST_REQUIRE(s.pinned());
+    fill_pattern(s.bytes());
+    return n.stage(std::move(s)).value();
+}
+
+/// All leases at once, all past their end at once, then a READ with each key, over the queue pair
+/// that they were granted on, over new ones, and with keys beside them.
+void late_reads_are_refused(lease_key_choice keys) {
+    auto owner = start(keys);
+    const auto slot = stage(owner).slot;
+    const auto other = stage(owner).slot;
+    const auto provider = fabric::make_verbs_provider();
+    rogue_consumer rogue(*provider, connect_raw(*owner.address()), payload_bytes);
+    std::vector<wire::descriptor> leases;
+    for (unsigned i = 0; i < rounds(); ++i) leases.push_back(rogue.lease(slot));
+    const auto first = leases.front();
+    BOOST_TEST((rogue.read(first.address, first.keys.front().remote_key, payload_bytes) ==
+                fabric::completion_status::success));
+    BOOST_TEST(pattern_mismatch(rogue.sink()) == payload_bytes);
+    const auto end = std::chrono::steady_clock::now() + 20s;
+    while (rogue.metadata(slot).leases != 0 && std::chrono::steady_clock::now() < end)
+        std::this_thread::sleep_for(5ms);  // for the owner's clock, which is a real one here
+    BOOST_TEST(owner.statistics().leases_expired == rounds());
+    unsigned refused = 0;
+    for (const auto& lease : leases) {
+        for (const std::uint32_t guess : {0U, 1U}) {
+            const auto status = rogue.read(
+                lease.address, lease.keys.front().remote_key + guess * 0x100U, payload_bytes);
+            if (status != fabric::completion_status::success && rogue.sink_untouched()) ++refused;
+            rogue.drop_lane();
+            static_cast<void>(rogue.lease(other));
+        }
+    }
+    BOOST_TEST(refused == 2 * rounds());
+}
+
+BOOST_AUTO_TEST_CASE(device_proves_windows_and_uses_them_by_default) {
+    const auto owner = start(lease_key_choice::strongest);
+    BOOST_TEST((owner.rdma().lease_keys == lease_key_choice::window),
+               owner.rdma().detail + owner.rdma().lease_keys_detail);
+}
+
+BOOST_AUTO_TEST_CASE(late_reads_with_windows_bring_no_byte) {
+    late_reads_are_refused(lease_key_choice::window);
+}
+
+BOOST_AUTO_TEST_CASE(late_reads_with_exact_keys_bring_no_byte) {
+    late_reads_are_refused(lease_key_choice::exact);
+}
+
+}  // namespace
+}  // namespace rvget::test
