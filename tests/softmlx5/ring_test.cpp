@@ -567,6 +567,7 @@ BOOST_AUTO_TEST_CASE(armed_ring_tells_of_new_completions_once_also_with_some_not
     const auto read_event = [&] {
         ibv_cq* queue = nullptr;
         void* unused = nullptr;
+        opened::settle();
         BOOST_REQUIRE(ibv_get_cq_event(channel.get(), &queue, &unused) == 0);
         BOOST_TEST(queue == left.sends.get());
         direct_path.completions.event_taken();

@@ -62,9 +62,10 @@ void completion_queue::write(const completion_entry& entry, std::uint64_t timest
     fire_if_due();
 }
 
-void completion_queue::arm(std::uint32_t request) {
+void completion_queue::arm(std::uint32_t request, bool exact) {
     const auto record = load_record(config_.record + 4);
-    if (record != request) {
+    latest_request_ = request;
+    if (exact && record != request) {
         log_.report("cq.arm_record", "completion queue " + std::to_string(number_) +
                                          ": the doorbell asks otherwise than its record");
     }
@@ -78,6 +79,13 @@ void completion_queue::arm(std::uint32_t request) {
     only_solicited_ = (request & solicited_only) != 0;
     armed_consumer_ = request & counter_mask;
     fire_if_due();
+}
+
+void completion_queue::arm_from_record() {
+    // Before the first request the record is zero, and so is a first request: one event too many is
+    // better than one too few.
+    const auto record = load_record(config_.record + 4);
+    if (record != latest_request_) arm(record, false);
 }
 
 void completion_queue::fire_if_due() {

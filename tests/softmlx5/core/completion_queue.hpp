@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "softmlx5/core/violations.hpp"
@@ -78,8 +79,12 @@ public:
     [[nodiscard]] const completion_queue_config& config() const noexcept { return config_; }
     [[nodiscard]] std::uint32_t producer() const noexcept { return producer_; }
     void write(const completion_entry& entry, std::uint64_t timestamp);
-    /// A doorbell that asks for an event. It carries what the record says.
-    void arm(std::uint32_t request);
+    /// A doorbell that asks for an event. It carries what the record says; `exact`: seen at its
+    /// instruction, so that the record cannot have moved on.
+    void arm(std::uint32_t request, bool exact);
+    /// Takes the request from the record, since its doorbell may have been overwritten by another
+    /// queue's on the same register before a poll saw it.
+    void arm_from_record();
 
 private:
     void fire_if_due();
@@ -92,6 +97,7 @@ private:
     bool armed_ = false;
     bool only_solicited_ = false;
     std::uint32_t armed_consumer_ = 0;
+    std::optional<std::uint32_t> latest_request_;
     std::uint32_t notified_until_ = 0;   ///< entries before this one have had an event
     std::uint32_t sequence_ = 0;         ///< of the event to come, two bits
     std::uint32_t solicited_until_ = 0;  ///< the latest entry that a solicited request wants, + 1

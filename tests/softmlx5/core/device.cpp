@@ -53,9 +53,9 @@ std::uint32_t device::add_domain() {
     return next_domain_++;
 }
 
-std::uint32_t device::add_uar(std::byte* memory, uar_kind kind, bool polled) {
+std::uint32_t device::add_uar(std::byte* memory, uar_kind kind) {
     const std::lock_guard held(mutex_);
-    pages_[next_uar_] = {.memory = memory, .kind = kind, .polled = polled, .registers = {}};
+    pages_[next_uar_] = {.memory = memory, .kind = kind, .registers = {}};
     return next_uar_++;
 }
 
@@ -140,7 +140,7 @@ void device::doorbell(std::uint32_t uar, std::uint64_t control, bool exact) {
     pair->ring(control, exact);
 }
 
-void device::arm(std::uint32_t uar, std::uint64_t value) {
+void device::arm(std::uint32_t uar, std::uint64_t value, bool exact) {
     const auto number = static_cast<std::uint32_t>(value) & 0xffffff;
     auto* queue = find_completion_queue(number);
     if (queue == nullptr || (value & 0xff000000) != 0) {
@@ -153,7 +153,7 @@ void device::arm(std::uint32_t uar, std::uint64_t value) {
                                      " belongs to another UAR than " + std::to_string(uar));
         return;
     }
-    queue->arm(static_cast<std::uint32_t>(value >> 32));
+    queue->arm(static_cast<std::uint32_t>(value >> 32), exact);
 }
 
 void device::check_halves(std::uint32_t uar, page& on, std::uint32_t offset) {
@@ -173,7 +173,7 @@ void device::store(std::uint32_t uar, std::uint32_t offset, std::uint64_t value)
     if (found == pages_.end()) return;
     if (offset == arm_offset) {
         fence();
-        arm(uar, value);
+        arm(uar, value, true);
         return;
     }
     if (offset < first_register || offset >= end_of_registers || offset % 8 != 0) {
@@ -247,10 +247,12 @@ bool device::poll() {
     const std::lock_guard held(mutex_);
     bool any = false;
     for (auto& [uar, on] : pages_) {
-        if (!on.polled) continue;
         if (const auto value = take_word(on.memory + arm_offset); value != 0) {
             any = true;
-            arm(uar, value);
+            arm(uar, value, false);
+            for (const auto& [number, queue] : completion_queues_) {
+                if (queue->config().uar == uar) queue->arm_from_record();
+            }
         }
         bool rung = false;
         for (const auto offset : halves) {

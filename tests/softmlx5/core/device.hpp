@@ -54,9 +54,7 @@ public:
     [[nodiscard]] key_table& keys() noexcept { return keys_; }
 
     std::uint32_t add_domain();
-    /// `polled`: `poll` looks there; a request for an event may then be lost to another that is
-    /// written to the same page before it looked.
-    std::uint32_t add_uar(std::byte* page, uar_kind kind, bool polled = true);
+    std::uint32_t add_uar(std::byte* page, uar_kind kind);
     void remove_uar(std::uint32_t uar);
     std::uint32_t add_completion_queue(const completion_queue_config& config);
     bool remove_completion_queue(std::uint32_t number);
@@ -84,7 +82,6 @@ private:
     struct page {
         std::byte* memory = nullptr;
         uar_kind kind = uar_kind::blue_flame;
-        bool polled = true;
         std::map<std::uint32_t, half_state> registers;
     };
     /// A BlueFlame copy under way.
@@ -98,7 +95,7 @@ private:
     };
 
     void doorbell(std::uint32_t uar, std::uint64_t control, bool exact);
-    void arm(std::uint32_t uar, std::uint64_t value);
+    void arm(std::uint32_t uar, std::uint64_t value, bool exact);
     void poll_shared(std::uint32_t uar);
     void continue_burst(std::uint32_t uar, std::uint32_t offset, std::uint64_t value);
     void check_halves(std::uint32_t uar, page& on, std::uint32_t offset);

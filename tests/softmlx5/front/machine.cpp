@@ -73,7 +73,7 @@ machine::machine()
         // For tools that nobody asks afterwards: what they did wrong must fail their test.
         if (std::getenv("SOFTMLX5_ABORT") != nullptr) std::abort();
     };
-    install_trap_handlers();
+    if (mode_ == watch_mode::trap) install_trap_handlers();
     if (mode_ == watch_mode::manual) return;
     thread_ = std::thread([this] { run(); });
     thread_.detach();
@@ -163,14 +163,14 @@ void machine::give_back(const uar_page& page) {
 }
 
 void* machine::map_page(void* hint, std::size_t length, int protection, int flags,
-                        std::uint64_t offset, std::uint32_t uar, uar_kind kind) {
+                        std::uint64_t offset, std::uint32_t uar) {
     const auto held = device_.hold();
     const auto side = device_sides_.find(offset);
     if (length != page_bytes || side == device_sides_.end()) {
         errno = EINVAL;
         return MAP_FAILED;
     }
-    const int granted = traps(kind) ? PROT_READ : protection | PROT_READ;
+    const int granted = mode_ == watch_mode::trap ? PROT_READ : protection | PROT_READ;
     auto* at = plain_map(hint, length, granted, flags, memory_file_, offset);
     if (at != MAP_FAILED) {
         mappings_[reinterpret_cast<std::uintptr_t>(at)] = {.uar = uar, .device_side = side->second};

@@ -33,12 +33,6 @@ public:
     bool turn();
     [[nodiscard]] device& nic() noexcept { return device_; }
     [[nodiscard]] watch_mode mode() const noexcept { return mode_; }
-    /// Whether stores to a UAR page of that kind are trapped. Requests for events always are: all
-    /// completion queues of a process share one register for them, so that of two that are written
-    /// between two polls one would be lost.
-    [[nodiscard]] bool traps(uar_kind kind) const noexcept {
-        return mode_ == watch_mode::trap || kind == uar_kind::uncached;
-    }
 
     /// What open() of the device file does.
     int open_file();
@@ -52,13 +46,12 @@ public:
     struct uar_page {
         std::byte* device_side = nullptr;
         std::uint64_t offset = 0;
-        uar_kind kind = uar_kind::blue_flame;
     };
     uar_page take_page();
     void give_back(const uar_page& page);
     /// What mmap() of a UAR does.
     void* map_page(void* hint, std::size_t length, int protection, int flags, std::uint64_t offset,
-                   std::uint32_t uar, uar_kind kind);
+                   std::uint32_t uar);
     void unmap_page(void* at);
     /// A fault at `at`: true if it was a store to a UAR page of ours, which now may proceed.
     bool begin_store(void* at);

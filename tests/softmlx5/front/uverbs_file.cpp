@@ -47,6 +47,8 @@ int uverbs_file::destroy(std::optional<handle> h, kind is) {
     auto* one = find(h, is);
     if (one == nullptr) return EINVAL;
     auto& nic = machine_.nic();
+    // What its driver rang before this call comes first, as it would on a bus.
+    if (machine_.mode() != watch_mode::trap) nic.poll();
     switch (is) {
         case kind::domain:
             for (const auto& [other, o] : objects_) {
@@ -279,10 +281,9 @@ int uverbs_file::destroy_completion_queue(const attributes& in) {
 int uverbs_file::allocate_uar(const attributes& in) {
     const auto type = in.in<std::uint8_t>(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE);
     if (!type || *type > 1) return EINVAL;
-    auto page = machine_.take_page();
-    page.kind = *type == 0 ? uar_kind::blue_flame : uar_kind::uncached;
-    const auto number =
-        machine_.nic().add_uar(page.device_side, page.kind, !machine_.traps(page.kind));
+    const auto page = machine_.take_page();
+    const auto number = machine_.nic().add_uar(
+        page.device_side, *type == 0 ? uar_kind::blue_flame : uar_kind::uncached);
     handle h = 0;
     add(h, {.is = kind::uar, .number = number, .page = page});
     in.out_handle(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, h);
@@ -297,8 +298,7 @@ void* uverbs_file::map(void* hint, std::size_t length, int protection, int flags
     const auto held = machine_.nic().hold();
     for (const auto& [h, one] : objects_) {
         if (one.is == kind::uar && one.page.offset == offset) {
-            return machine_.map_page(hint, length, protection, flags, offset, one.number,
-                                     one.page.kind);
+            return machine_.map_page(hint, length, protection, flags, offset, one.number);
         }
     }
     errno = EINVAL;
