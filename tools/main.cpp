@@ -96,14 +96,14 @@ int run(const arguments& given) {
                                    : found->run(arguments(given.begin() + 1, given.end()));
 }
 
-/// A file or socket must never get the number of a standard stream that was closed.
+/// A file or socket must never get the number of a standard stream that was closed; and what is
+/// read from or written to one that was closed must fail, not vanish.
 void fill_standard_streams() {
-    int fd = 0;
-    do {
-        fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    } while (fd >= 0 && fd <= 2);
-    if (fd > 2) {
-        ::close(fd);
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        if (::fcntl(fd, F_GETFD) < 0) {
+            // The lowest free number is this one.
+            ::open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+        }
     }
 }
 

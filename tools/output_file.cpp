@@ -74,7 +74,13 @@ failure output_file::cannot(const std::string& what, int error) const {
 
 result<output_file> output_file::open(const std::string& path) {
     struct stat facts {};
-    if (path == "-") {
+    struct stat standard_output {};
+    // Also by a path that leads there, so that results do not end among the bytes.
+    const bool same = ::fstat(STDOUT_FILENO, &standard_output) == 0 &&
+                      ::stat(path.c_str(), &facts) == 0 && !S_ISCHR(facts.st_mode) &&
+                      facts.st_dev == standard_output.st_dev &&
+                      facts.st_ino == standard_output.st_ino;
+    if (path == "-" || same) {
         output_file out("standard output", STDOUT_FILENO);
         out.prepare_pipe();
         return out;

@@ -21,6 +21,7 @@ signal_watch::signal_watch() {
         throw std::system_error(error, std::generic_category(), "pthread_sigmask");
     }
     std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` says EFBIG instead
     descriptor_ = ::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     if (descriptor_ < 0) {
         throw std::system_error(errno, std::generic_category(), "signalfd");

@@ -105,7 +105,8 @@ struct rdma_status {
     rvget::reason reason = rvget::reason::ok;
     std::string detail;
     std::string device;
-    lease_key_choice lease_keys = lease_key_choice::fence;  ///< in use; never `strongest`
+    /// Of an owner: those in use, never `strongest`.
+    lease_key_choice lease_keys = lease_key_choice::fence;
     std::string lease_keys_detail;  ///< why no stronger ones, where they were tried
 };
 

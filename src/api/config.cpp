@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include <rvget/config.hpp>
+
+#include "base/log.hpp"
 
 namespace rvget {
 
@@ -12,8 +15,14 @@ using namespace std::chrono_literals;
 node_options node_options::from_environment() {
     node_options o;
     if (const char* value = std::getenv("RVGET_RDMA_DISABLE")) {
-        const std::string_view v(value);
+        std::string v(value);
+        std::ranges::transform(v, v.begin(), [](unsigned char c) { return std::tolower(c); });
         o.rdma_disabled = v == "1" || v == "true" || v == "yes" || v == "on";
+        const bool off = v.empty() || v == "0" || v == "false" || v == "no" || v == "off";
+        if (!o.rdma_disabled && !off)
+            log(log_level::warning, "RVGET_RDMA_DISABLE=" + quoted(value) +
+                                        " action=ignored cause=\"it is none of 1, true, yes, on, "
+                                        "0, false, no, off\"");
     }
     return o;
 }

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <vector>
 
+#include <boost/system/system_error.hpp>
+
 #include "api/node_impl.hpp"
 #include "base/log.hpp"
 #include "base/random.hpp"
@@ -42,8 +44,13 @@ result<node> node::impl::start(node_options options, boost::asio::io_context* co
     ro.worker_threads = i->options.worker_threads;
     ro.max_accepted = i->options.max_consumers;
     ro.peer_timeout = i->options.peer_timeout;
-    i->runtime = context != nullptr ? std::make_unique<engine::runtime>(*context, ro)
-                                    : std::make_unique<engine::runtime>(ro);
+    try {
+        i->runtime = context != nullptr ? std::make_unique<engine::runtime>(*context, ro)
+                                        : std::make_unique<engine::runtime>(ro);
+    } catch (const boost::system::system_error& e) {
+        return failure{e.code(), std::string("the node cannot start: ") + e.what() +
+                                     "; where descriptors are out, raise `ulimit -n`"};
+    }
     // The constructor only watches and draws the id; the strand is not running anything of ours
     // yet.
     i->core = std::make_shared<engine::node_core>(i->runtime->env(), i->runtime->network(),
@@ -89,6 +96,7 @@ node::impl::~impl() {
 bool node::impl::shutdown(std::chrono::milliseconds deadline) {
     const std::lock_guard lock(shutdown_mutex);
     if (shut_down) return *shut_down;
+    if (!core) return true;  // it never started
     stopping = true;
     deadline = bounded(deadline);
     auto quiet = std::make_shared<std::promise<bool>>();

@@ -63,7 +63,8 @@ result<void> rdma_context::settle_lease_keys(std::optional<wire::lease_mode> unp
         return {};
     }
     using choice = lease_key_choice;
-    if (options_.lease_keys == choice::fence) return {};  // nothing to prove: it takes nothing away
+    // A mere consumer grants no lease, and a shared key takes nothing away: nothing to prove.
+    if (!options_.listen || options_.lease_keys == choice::fence) return {};
     for (const auto mode : {wire::lease_mode::window, wire::lease_mode::exact}) {
         const bool asked =
             options_.lease_keys == choice::strongest ||
@@ -125,7 +126,8 @@ result<void> rdma_context::open_device(fabric::provider& provider,
     using fabric::access;
     po.rights = access::local_write;
     if (lease_keys_ == wire::lease_mode::window) po.rights = po.rights | access::window_bind;
-    if (lease_keys_ == wire::lease_mode::fence) po.rights = po.rights | access::remote_read;
+    if (lease_keys_ == wire::lease_mode::fence && options_.listen)
+        po.rights = po.rights | access::remote_read;
     po.first_arena_bytes = options_.first_arena_bytes;
     po.max_arena_bytes = options_.max_arena_bytes;
     po.dedicated_bytes = std::min(po.dedicated_bytes, options_.max_arena_bytes);

@@ -156,8 +156,9 @@ private:
             what += " (" + tried.to_string() + ")";
         }
         finish(failure(connection_errc::connect_failed,
-                       what + ": " + last_error_.message() + "; run 'rvget check " +
-                           to_.to_string() + "' here to see which step fails"));
+                       what + ": " + last_error_.message() +
+                           "; see whether its owner runs and whether a firewall lets its port "
+                           "through"));
     }
 
     void finish(result<std::shared_ptr<control_link>> outcome) {

@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(connect_refused_names_address_and_cause) {
     const auto address = "127.0.0.1:" + std::to_string(port);
     BOOST_TEST(r.error().code == make_error_code(connection_errc::connect_failed));
     BOOST_TEST(r.error().detail.starts_with("cannot connect to " + address +
-                                            ": Connection refused; run 'rvget check "));
+                                            ": Connection refused; see whether its owner runs"));
 }
 
 BOOST_AUTO_TEST_CASE(connect_to_a_name_tries_all_its_addresses) {

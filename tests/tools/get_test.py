@@ -135,7 +135,7 @@ class Telling(Case):
     def test_standard_output_carries_the_data_alone(self):
         data = pattern(MIB + 1)
         _, url = self.serve_url(self.file("in", data))
-        for arguments in ([], ["-o", "-"]):
+        for arguments in ([], ["-o", "-"], ["-o", "/dev/stdout"], ["-o", "/proc/self/fd/1"]):
             finished = run("get", url, *arguments)
             self.assertStatus(finished, OK)
             self.assertEqual(finished.stdout, data)
@@ -143,6 +143,12 @@ class Telling(Case):
         finished = run("get", url, "--json")
         self.assertEqual(finished.stdout, data)
         self.assertEqual(json.loads(finished.stderr)["bytes"], len(data))
+
+    def test_closed_standard_output_is_an_io_error(self):
+        _, url = self.serve_url(self.file("in", pattern(MIB)))
+        for arguments in (["get", url, "-o", "-"], ["--help"]):
+            finished = run(*arguments, preexec_fn=lambda: os.close(1))
+            self.assertStatus(finished, IO)
 
     def test_quiet_says_nothing(self):
         _, url = self.serve_url(self.file("in", b"abc"))
