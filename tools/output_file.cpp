@@ -38,6 +38,14 @@ std::string temporary_beside(const std::string& path) {
     return path.substr(0, path.rfind('/') + 1) + name.data();
 }
 
+/// By another name ("/dev/stdout"), so that results do not end among the bytes. Not a device: many
+/// may name a terminal, each for itself.
+bool leads_to_standard_output(const struct stat& facts) {
+    struct stat standard_output {};
+    return !S_ISCHR(facts.st_mode) && ::fstat(STDOUT_FILENO, &standard_output) == 0 &&
+           facts.st_dev == standard_output.st_dev && facts.st_ino == standard_output.st_ino;
+}
+
 }  // namespace
 
 output_file::output_file(std::string name, int fd) noexcept
@@ -74,13 +82,8 @@ failure output_file::cannot(const std::string& what, int error) const {
 
 result<output_file> output_file::open(const std::string& path) {
     struct stat facts {};
-    struct stat standard_output {};
-    // Also by a path that leads there, so that results do not end among the bytes.
-    const bool same = ::fstat(STDOUT_FILENO, &standard_output) == 0 &&
-                      ::stat(path.c_str(), &facts) == 0 && !S_ISCHR(facts.st_mode) &&
-                      facts.st_dev == standard_output.st_dev &&
-                      facts.st_ino == standard_output.st_ino;
-    if (path == "-" || same) {
+    const bool exists = path != "-" && ::stat(path.c_str(), &facts) == 0;
+    if (path == "-" || (exists && leads_to_standard_output(facts))) {
         output_file out("standard output", STDOUT_FILENO);
         out.prepare_pipe();
         return out;
@@ -89,7 +92,7 @@ result<output_file> output_file::open(const std::string& path) {
     if (path.empty() || path.back() == '/') {
         return out.cannot("be written", EISDIR);
     }
-    if (::stat(path.c_str(), &facts) != 0 || S_ISREG(facts.st_mode)) {
+    if (!exists || S_ISREG(facts.st_mode)) {
         out.final_ = resolved(path);
         return out;
     }

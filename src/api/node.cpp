@@ -145,13 +145,11 @@ lease_key_choice choice_of(wire::lease_mode m) noexcept {
 
 rdma_status node::rdma() const {
     const auto& r = *impl_->rdma;
-    if (!r.usable()) return {false, r.why_not(), r.why_not_detail(), {}, {}, {}};
-    return {true,
-            reason::ok,
-            {},
-            r.device()->facts().name,
-            choice_of(r.lease_keys()),
-            r.lease_keys_detail()};
+    if (!r.usable()) return {.reason = r.why_not(), .detail = r.why_not_detail()};
+    return {.usable = true,
+            .device = r.device()->facts().name,
+            .lease_keys = choice_of(r.lease_keys()),
+            .lease_keys_detail = r.lease_keys_detail()};
 }
 
 template <class F>
@@ -510,26 +508,9 @@ void node::cancel(const std::weak_ptr<impl>& weak, operation o) {
 
 namespace {
 
-/// Runs `begin` with a callback and waits for its answer; `look` sees it first.
-template <class R, class Begin, class Look>
-result<R> blocking(Begin begin, Look look) {
-    auto promise = std::make_shared<std::promise<result<R>>>();
-    auto answer = promise->get_future();
-    begin([promise = std::move(promise), look](error_code ec, R r) {
-        look(r);
-        if (ec)
-            promise->set_value(failure{ec, std::move(r.report.detail)});
-        else
-            promise->set_value(std::move(r));
-    });
-    return wait(std::move(answer));
-}
-
-constexpr auto nothing = [](const auto&) {};
-
-/// The same for what answers with a failure.
+/// Runs `begin` with a callback that takes a failure and a result, and waits for its answer.
 template <class R, class Begin>
-result<R> blocking_with_failure(Begin begin) {
+result<R> blocking(Begin begin) {
     auto promise = std::make_shared<std::promise<result<R>>>();
     auto answer = promise->get_future();
     begin([promise = std::move(promise)](const failure& f, R r) {
@@ -538,34 +519,47 @@ result<R> blocking_with_failure(Begin begin) {
     return wait(std::move(answer));
 }
 
+/// Makes of such a callback one for the asynchronous gets, whose sentence is in the report.
+template <class Done>
+auto with_report(Done done) {
+    return [done = std::move(done)](error_code ec, auto r) mutable {
+        failure f(ec, ec ? std::move(r.report.detail) : std::string());
+        done(f, std::move(r));
+    };
+}
+
 }  // namespace
 
 result<get_result> node::get(const url& from, const get_options& o) {
     return blocking<get_result>(
-        [&](auto done) { begin_get(next_operation(), from, o, std::move(done)); }, nothing);
+        [&](auto done) { begin_get(next_operation(), from, o, with_report(std::move(done))); });
 }
 
 result<get_pinned_result> node::get_pinned(const url& from, const get_options& o) {
-    return blocking<get_pinned_result>(
-        [&](auto done) { begin_get_pinned(next_operation(), from, o, std::move(done)); }, nothing);
+    return blocking<get_pinned_result>([&](auto done) {
+        begin_get_pinned(next_operation(), from, o, with_report(std::move(done)));
+    });
 }
 
 result<get_into_result> node::get_into(const url& from, std::span<std::byte> destination,
                                        const get_options& o, quiet* still_written) {
-    return blocking<get_into_result>(
-        [&](auto done) { begin_get_into(next_operation(), from, destination, o, std::move(done)); },
-        [still_written](const get_into_result& r) {
-            if (still_written != nullptr) *still_written = r.quiet;
-        });
+    return blocking<get_into_result>([&](auto done) {
+        begin_get_into(next_operation(), from, destination, o,
+                       with_report([still_written, done = std::move(done)](
+                                       const failure& f, get_into_result r) mutable {
+                           if (still_written != nullptr) *still_written = r.quiet;
+                           done(f, std::move(r));
+                       }));
+    });
 }
 
 result<slot_metadata> node::metadata(const url& of) {
-    return blocking_with_failure<slot_metadata>(
+    return blocking<slot_metadata>(
         [&](auto done) { impl_->ask_metadata(next_operation(), of, std::move(done)); });
 }
 
 result<node_id> node::connect(const endpoint_address& to) {
-    return blocking_with_failure<node_id>(
+    return blocking<node_id>(
         [&](auto done) { impl_->ask_owner(next_operation(), to, std::move(done)); });
 }
 

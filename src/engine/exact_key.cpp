@@ -22,8 +22,9 @@ public:
 
     void revoke(unique_function<void()> proven) override {
         if (gone_) return proven();
+        const bool first = proven_.empty();
         proven_.push_back(std::move(proven));
-        if (std::exchange(revoking_, true)) return;
+        if (!first) return;
         // The deregistration's return is the proof: what was under way is done or refused.
         s_.env.offload(
             blocking_work::destroy, [self = shared_from_this()] { self->region_.reset(); },
@@ -39,9 +40,8 @@ private:
     services& s_;
     std::shared_ptr<const slot_memory> memory_;
     std::unique_ptr<fabric::memory_region> region_;
-    bool revoking_ = false;
     bool gone_ = false;
-    std::vector<unique_function<void()>> proven_;
+    std::vector<unique_function<void()>> proven_;  ///< some, while it is deregistered
 };
 
 }  // namespace

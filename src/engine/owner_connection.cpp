@@ -160,7 +160,6 @@ void owner_connection::wait_for_lane(std::uint64_t id, const wire::acquire& m,
     auto& w = waiting_[key];
     w.request = id;
     w.acquire = m;
-    w.acquire.detaches.clear();  // heeded already
     w.lane = lane;
     w.timer = s_.env.at(s_.env.now() + wait, [self = shared_from_this(), key] {
         auto late = self->waiting_.extract(key);
@@ -170,7 +169,8 @@ void owner_connection::wait_for_lane(std::uint64_t id, const wire::acquire& m,
 }
 
 void owner_connection::handle(std::uint64_t id, wire::acquire& m) {
-    for (const auto lease : m.detaches) owner_.detach(lease, *this);
+    // Taken out: an acquire that waits for its lane or key is copied.
+    for (const auto lease : std::exchange(m.detaches, {})) owner_.detach(lease, *this);
     answer(id, m, m.offer ? lane_for(*m.offer) : nullptr, true);
 }
 

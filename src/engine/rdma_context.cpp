@@ -24,19 +24,8 @@ rdma_context::rdma_context(const node_options& options) : options_(options) {
 }
 
 std::shared_ptr<rdma_context> rdma_context::open(fabric::provider* provider,
-                                                 const node_options& options) {
-    return start(provider, options, std::nullopt);
-}
-
-std::shared_ptr<rdma_context> rdma_context::open(fabric::provider* provider,
                                                  const node_options& options,
-                                                 wire::lease_mode unproven) {
-    return start(provider, options, unproven);
-}
-
-std::shared_ptr<rdma_context> rdma_context::start(fabric::provider* provider,
-                                                  const node_options& options,
-                                                  std::optional<wire::lease_mode> unproven) {
+                                                 std::optional<wire::lease_mode> unproven) {
     auto context = std::make_shared<rdma_context>(options);
     if (options.rdma_disabled) {
         context->why_not_ = reason::kill_switch;
@@ -65,11 +54,10 @@ result<void> rdma_context::settle_lease_keys(std::optional<wire::lease_mode> unp
     using choice = lease_key_choice;
     // A mere consumer grants no lease, and a shared key takes nothing away: nothing to prove.
     if (!options_.listen || options_.lease_keys == choice::fence) return {};
-    for (const auto mode : {wire::lease_mode::window, wire::lease_mode::exact}) {
-        const bool asked =
-            options_.lease_keys == choice::strongest ||
-            (options_.lease_keys == choice::window) == (mode == wire::lease_mode::window);
-        if (!asked) continue;
+    std::vector<wire::lease_mode> wanted;  // strongest first
+    if (options_.lease_keys != choice::exact) wanted.push_back(wire::lease_mode::window);
+    if (options_.lease_keys != choice::window) wanted.push_back(wire::lease_mode::exact);
+    for (const auto mode : wanted) {
         auto proven = prove_lease_key(*this, mode);
         if (proven) {
             lease_keys_ = mode;
@@ -165,17 +153,16 @@ result<local_port> rdma_context::choose_port(const std::string& own_address,
 }
 
 result<local_port> rdma_context::own_port() const {
-    result<local_port> port(
-        failure{device_errc::none, "no active port with a GID that a queue pair can use"});
-    // Copied: a choice refreshes the table.
-    const auto ports = device_->facts().ports;
+    const auto ports = device_->facts().ports;  // copied: a choice refreshes the table
+    failure last(device_errc::none, "no active port with a GID that a queue pair can use");
     for (const auto& p : ports)
         for (const auto& entry : p.gids) {
             const auto self = entry.gid.to_string();
+            auto port = choose_port(self, self);
             if (port) return port;
-            port = choose_port(self, self);
+            last = port.error();
         }
-    return port;
+    return last;
 }
 
 result<std::unique_ptr<fabric::queue_pair>> rdma_context::create_queue_pair(

@@ -45,12 +45,11 @@ class rdma_context final : public completion_source {
 public:
     /// Opens the device and registers the first arena. Blocking; before the node starts.
     /// Never fails: without a device (or with RDMA switched off) the context says why.
-    static std::shared_ptr<rdma_context> open(fabric::provider* provider,
-                                              const node_options& options);
-    /// The same with the lease keys given, for devices on which nothing can be tried out yet.
+    /// `unproven` takes these lease keys without trying them out, for devices on which nothing
+    /// moves yet.
     static std::shared_ptr<rdma_context> open(fabric::provider* provider,
                                               const node_options& options,
-                                              wire::lease_mode unproven);
+                                              std::optional<wire::lease_mode> unproven = {});
     explicit rdma_context(const node_options& options);
 
     [[nodiscard]] bool usable() const noexcept { return device_ != nullptr && !lost_; }
@@ -121,9 +120,6 @@ public:
     [[nodiscard]] bool expects_completions() const override { return outstanding_ > 0 && !lost_; }
 
 private:
-    static std::shared_ptr<rdma_context> start(fabric::provider* provider,
-                                               const node_options& options,
-                                               std::optional<wire::lease_mode> unproven);
     result<void> open_device(fabric::provider& provider, std::optional<wire::lease_mode> unproven);
     result<void> settle_lease_keys(std::optional<wire::lease_mode> unproven);
     void lose(const failure& why);

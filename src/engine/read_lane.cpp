@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/drain_marker.hpp"
 #include "engine/planted.hpp"
 
 namespace rvget::engine {
@@ -325,23 +326,15 @@ void read_lane::start_draining() {
         return;
     }
     marker_id_ = next_id_++;
-    if (auto r = queue_pair_->post_marker(marker_id_); !r) {
-        // Without a marker nothing proves that the NIC is done: the destinations stay parked and
-        // the queue pair is leaked, never freed under a NIC.
-        ++s_.stats.lanes_leaked;
-        log(log_level::error, "lane=" + std::to_string(generation_) +
-                                  " action=leak cause=\"cannot prove the queue pair quiet: " +
-                                  r.error().message() + "\"");
-        for (auto it = waiting_.begin(); it != waiting_.end();) {
-            const auto job = *it;
-            it = job->outstanding == 0 ? waiting_.erase(it) : std::next(it);
-            if (job->outstanding == 0) end(job, read_job::outcome::failed, failure_);
-        }
-        return;
+    marker_posted_ =
+        post_drain_marker(s_, *queue_pair_, marker_id_, "lane=" + std::to_string(generation_));
+    if (marker_posted_) return;
+    // The destinations of what is posted stay parked.
+    for (auto it = waiting_.begin(); it != waiting_.end();) {
+        const auto job = *it;
+        it = job->outstanding == 0 ? waiting_.erase(it) : std::next(it);
+        if (job->outstanding == 0) end(job, read_job::outcome::failed, failure_);
     }
-    marker_posted_ = true;
-    s_.rdma.posted(1);
-    s_.env.expect_completions();
 }
 
 void read_lane::drained() {

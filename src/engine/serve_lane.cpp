@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/drain_marker.hpp"
 #include "engine/planted.hpp"
 
 namespace rvget::engine {
@@ -17,106 +18,111 @@ serve_lane::serve_lane(services& s, std::uint32_t generation) : s_(s), generatio
 // nothing is wired any more.
 serve_lane::~serve_lane() = default;
 
+/// What is asked of a worker thread, and what it makes.
 struct serve_lane::wiring {
-    wire::queue_pair_facts facts;
-    std::unique_ptr<fabric::queue_pair> queue_pair;
-    window_keys::windows windows;
-    failure error;
-};
-
-namespace {
-
-struct wish {
     std::string own_address;
     wire::queue_pair_facts consumer;
     std::shared_ptr<fabric::completion_queue> completions;
     std::uint32_t send_requests = 1;
-    std::size_t windows = 0;
+    std::size_t first_windows = 0;
+
+    wire::queue_pair_facts facts;
+    std::unique_ptr<fabric::queue_pair> queue_pair;
+    window_keys::windows windows;
+
+    result<void> run(const rdma_context& rdma);
 };
 
 /// On a worker thread.
-template <class Wiring>
-failure wire_up(Wiring& w, const rdma_context& rdma, const wish& how) {
+result<void> serve_lane::wiring::run(const rdma_context& rdma) {
     // The consumer's GID is what the packets will be sent to, so it decides our port.
-    auto port = rdma.choose_port(how.own_address, route::gid{how.consumer.gid}.to_string());
+    auto port = rdma.choose_port(own_address, route::gid{consumer.gid}.to_string());
     if (!port) return port.error();
     const auto& identity = port.value().identity;
-    w.facts.gid = identity.gid.bytes;
-    w.facts.lid = identity.lid;
-    w.facts.path_mtu = identity.active_mtu;
-    w.facts.read_depth = rdma.responder_depth();
-    auto made = rdma.create_queue_pair(how.completions, identity.port, how.send_requests);
+    facts.gid = identity.gid.bytes;
+    facts.lid = identity.lid;
+    facts.path_mtu = identity.active_mtu;
+    facts.read_depth = rdma.responder_depth();
+    auto made = rdma.create_queue_pair(completions, identity.port, send_requests);
     if (!made) return made.error();
     auto& qp = *made.value();
-    w.facts.number = qp.number();
+    facts.number = qp.number();
     fabric::receive_parameters rp;
-    rp.peer = how.consumer;
-    rp.path_mtu = std::min(identity.active_mtu, how.consumer.path_mtu);
-    rp.responder_depth = std::min(rdma.responder_depth(), how.consumer.read_depth);
+    rp.peer = consumer;
+    rp.path_mtu = std::min(identity.active_mtu, consumer.path_mtu);
+    rp.responder_depth = std::min(rdma.responder_depth(), consumer.read_depth);
     rp.gid_index = identity.gid_index;
     rp.min_rnr_timer = rdma.retry().min_rnr_timer;
     fabric::send_parameters sp;
-    sp.starting_psn = w.facts.starting_psn;
+    sp.starting_psn = facts.starting_psn;
     sp.retry = rdma.retry();
-    if (auto r = qp.to_init(fabric::access::remote_read); !r) return r.error();
-    if (auto r = qp.to_ready_to_receive(rp); !r) return r.error();
-    if (auto r = qp.to_ready_to_send(sp); !r) return r.error();
-    if (how.windows != 0) {
-        auto windows = window_keys::allocate(*rdma.device(), how.windows);
-        if (!windows) return windows.error();
-        w.windows = std::move(windows.value());
+    if (auto r = qp.to_init(fabric::access::remote_read); !r) return r;
+    if (auto r = qp.to_ready_to_receive(rp); !r) return r;
+    if (auto r = qp.to_ready_to_send(sp); !r) return r;
+    if (first_windows != 0) {
+        auto allocated = window_keys::allocate(*rdma.device(), first_windows);
+        if (!allocated) return allocated.error();
+        windows = std::move(allocated.value());
     }
-    w.queue_pair = std::move(made.value());
+    queue_pair = std::move(made.value());
     return {};
 }
-
-}  // namespace
 
 void serve_lane::wire(const std::string& own_address, const wire::queue_pair_facts& consumer,
                       unique_function<void()> on_broken) {
     on_broken_ = std::move(on_broken);
     s_.rdma.resource_born();
-    wish how{own_address, consumer, s_.rdma.serving_queue()};
+    auto w = std::make_shared<wiring>();
+    w->own_address = own_address;
+    w->consumer = consumer;
+    w->completions = s_.rdma.serving_queue();
     if (s_.rdma.lease_keys() == wire::lease_mode::window) {
-        how.completions = s_.rdma.reading_queue();
-        how.send_requests = window_keys::most_posted + 1;
-        how.windows = window_keys::first_windows;
+        w->completions = s_.rdma.reading_queue();
+        w->send_requests = window_keys::most_posted + 1;
+        w->first_windows = window_keys::first_windows;
         // As a reading lane: what the body posts of its own has its entries too.
-        if (!s_.rdma.reserve_entries(how.send_requests + 2))
+        if (!s_.rdma.reserve_entries(w->send_requests + 2))
             return settle({device_errc::resource,
                            "the owner's completion queue has no room for one more queue pair"});
-        reserved_entries_ = how.send_requests + 2;
+        reserved_entries_ = w->send_requests + 2;
     }
-    auto w = std::make_shared<wiring>();
     w->facts.starting_psn = static_cast<std::uint32_t>(s_.env.random()) & 0xffffffU;
     status_ = lane_status::making;
     busy_on_worker_ = true;
+    auto outcome = std::make_shared<result<void>>();
     s_.env.offload(
-        blocking_work::make, [w, how, &rdma = s_.rdma] { w->error = wire_up(*w, rdma, how); },
-        [self = shared_from_this(), w] { self->wired(w); });
+        blocking_work::make, [w, outcome, &rdma = s_.rdma] { *outcome = w->run(rdma); },
+        [self = shared_from_this(), w, outcome] {
+            self->wired(*w, *outcome ? failure{} : outcome->error());
+        });
 }
 
-void serve_lane::wired(const std::shared_ptr<wiring>& w) {
+void serve_lane::wired(wiring& w, const failure& f) {
     busy_on_worker_ = false;
-    facts_ = w->facts;
-    queue_pair_ = std::move(w->queue_pair);
+    facts_ = w.facts;
+    queue_pair_ = std::move(w.queue_pair);
     if (queue_pair_ && reserved_entries_ != 0) {
         s_.rdma.attach(queue_pair_->number(), *this);
-        keys_ = std::make_shared<window_keys>(s_, [weak = weak_from_this()](const failure& why) {
-            if (const auto self = weak.lock()) self->broken(why);
-        });
-        keys_->open(*queue_pair_, std::move(w->windows));
+        keys_ = std::make_shared<window_keys>(s_, *queue_pair_, std::move(w.windows),
+                                              [weak = weak_from_this()](const failure& why) {
+                                                  if (const auto self = weak.lock())
+                                                      self->broken(why);
+                                              });
     }
-    settle(w->error);
+    settle(f);
+}
+
+void serve_lane::note_failed(const failure& why) {
+    status_ = lane_status::failed;
+    error_ = why;
+    log(log_level::warning, "serve_lane=" + std::to_string(generation_) + " state=failed cause=\"" +
+                                why.message() + "\"");
 }
 
 void serve_lane::settle(const failure& f) {
-    error_ = f;
     if (f.code) {
-        status_ = lane_status::failed;
         ++s_.stats.lanes_failed;
-        log(log_level::warning, "serve_lane=" + std::to_string(generation_) +
-                                    " state=failed cause=\"" + f.message() + "\"");
+        note_failed(f);
     } else {
         status_ = lane_status::ready;
         ++s_.stats.lanes_made;
@@ -129,10 +135,7 @@ void serve_lane::settle(const failure& f) {
 /// A READ was refused, or the device is in trouble: this queue pair serves nobody any more.
 void serve_lane::broken(const failure& why) {
     if (destroying_ || status_ == lane_status::failed) return;
-    status_ = lane_status::failed;
-    error_ = why;
-    log(log_level::warning, "serve_lane=" + std::to_string(generation_) + " state=failed cause=\"" +
-                                why.message() + "\"");
+    note_failed(why);
     if (auto f = std::exchange(on_broken_, nullptr)) f();
 }
 
@@ -165,19 +168,9 @@ void serve_lane::begin_destruction() {
         static_cast<void>(queue_pair_->to_error());
         if (keys_->posted() != 0) {
             // Never destroyed with work posted: what was posted is flushed when the marker is.
-            if (auto r = queue_pair_->post_marker(marker_id); !r) {
-                ++s_.stats.lanes_leaked;
-                log(log_level::error,
-                    "serve_lane=" + std::to_string(generation_) +
-                        " action=leak cause=\"cannot prove the queue pair quiet: " +
-                        r.error().message() + "\"");
-                draining_ = shared_from_this();
-                return;
-            }
-            marker_posted_ = true;
-            s_.rdma.posted(1);
-            s_.env.expect_completions();
             draining_ = shared_from_this();
+            marker_posted_ = post_drain_marker(s_, *queue_pair_, marker_id,
+                                               "serve_lane=" + std::to_string(generation_));
             return;
         }
     }

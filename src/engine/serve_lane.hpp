@@ -47,7 +47,6 @@ public:
     /// Takes the queue pair to error and destroys it; `proven` runs when the kernel says that it is
     /// gone, so that no READ through it can touch memory any more. Repeatable: each caller is told.
     void destroy(unique_function<void()> proven);
-    [[nodiscard]] bool gone() const noexcept { return gone_; }
     [[nodiscard]] bool is_going() const noexcept { return destroying_; }
     [[nodiscard]] bool is_being_made() const noexcept { return busy_on_worker_; }
 
@@ -56,7 +55,8 @@ public:
 
 private:
     struct wiring;
-    void wired(const std::shared_ptr<wiring>& w);
+    void wired(wiring& w, const failure& f);
+    void note_failed(const failure& why);
     void settle(const failure& f);
     void broken(const failure& why);
     void begin_destruction();
@@ -74,7 +74,7 @@ private:
     std::shared_ptr<window_keys> keys_;  ///< where leases have windows
     std::uint32_t reserved_entries_ = 0;
     bool marker_posted_ = false;
-    std::shared_ptr<serve_lane> draining_;  ///< itself, until the marker says that it is drained
+    std::shared_ptr<serve_lane> draining_;  ///< itself, until the marker comes, if it ever does
     unique_function<void()> on_broken_;
     std::vector<unique_function<void()>> settled_;
     std::vector<unique_function<void()>> proven_;

@@ -10,10 +10,9 @@ constexpr std::size_t most_windows = 4096;
 
 struct window_keys::window {
     std::unique_ptr<fabric::memory_window> handle;
-    std::shared_ptr<const slot_memory> memory;  ///< while a NIC could read it with this window
-    lease_key_made made;                        ///< while it is being bound
-    bool revoked = false;
-    std::vector<unique_function<void()>> proven;
+    std::shared_ptr<const slot_memory> memory;    ///< while a NIC could read it with this window
+    lease_key_made made;                          ///< while it is being bound
+    std::vector<unique_function<void()>> proven;  ///< some, once it is revoked
 };
 
 class window_keys::key final : public lease_key, public std::enable_shared_from_this<key> {
@@ -52,15 +51,13 @@ result<window_keys::windows> window_keys::allocate(fabric::device& device, std::
     return out;
 }
 
-window_keys::window_keys(services& s, unique_function<void(const failure&)> on_failed)
-    : s_(s), on_failed_(std::move(on_failed)) {}
-
-window_keys::~window_keys() = default;
-
-void window_keys::open(fabric::queue_pair& queue_pair, windows first) {
-    queue_pair_ = &queue_pair;
+window_keys::window_keys(services& s, fabric::queue_pair& queue_pair, windows first,
+                         unique_function<void(const failure&)> on_failed)
+    : s_(s), queue_pair_(queue_pair), on_failed_(std::move(on_failed)) {
     add(std::move(first));
 }
+
+window_keys::~window_keys() = default;
 
 void window_keys::add(windows more) {
     for (auto& handle : more) {
@@ -126,8 +123,8 @@ bool window_keys::post_bind(request r) {
     auto w = std::move(free_.back());
     free_.pop_back();
     const auto id = next_id_++;
-    if (auto posted = queue_pair_->post_bind(id, *w->handle, r.memory->registered(), r.range,
-                                             fabric::access::remote_read, true);
+    if (auto posted = queue_pair_.post_bind(id, *w->handle, r.memory->registered(), r.range,
+                                            fabric::access::remote_read, true);
         !posted) {
         r.done(posted.error());
         failed(posted.error());
@@ -135,22 +132,24 @@ bool window_keys::post_bind(request r) {
     }
     w->memory = std::move(r.memory);
     w->made = std::move(r.done);
-    posted_.push_back({id, std::move(w)});
-    s_.rdma.posted(1);
-    s_.env.expect_completions();
+    note_posted(id, std::move(w));
     return true;
 }
 
 bool window_keys::post_invalidate(const std::shared_ptr<window>& w) {
     const auto id = next_id_++;
-    if (auto posted = queue_pair_->post_invalidate(id, *w->handle, true); !posted) {
+    if (auto posted = queue_pair_.post_invalidate(id, *w->handle, true); !posted) {
         failed(posted.error());
         return false;
     }
-    posted_.push_back({id, w});
+    note_posted(id, w);
+    return true;
+}
+
+void window_keys::note_posted(std::uint64_t id, std::shared_ptr<window> w) {
+    posted_.push_back({id, std::move(w)});
     s_.rdma.posted(1);
     s_.env.expect_completions();
-    return true;
 }
 
 void window_keys::on_completion(const fabric::completion& c) {
@@ -158,7 +157,7 @@ void window_keys::on_completion(const fabric::completion& c) {
     if (c.status != fabric::completion_status::success)
         return failed({connection_errc::queue_pair, "a memory window's request ended with \"" +
                                                         std::string(to_string(c.status)) + "\""});
-    while (!posted_.empty() && posted_.front().id <= c.id) {
+    while (!closed_ && !posted_.empty() && posted_.front().id <= c.id) {
         const auto w = std::move(posted_.front().on);
         posted_.pop_front();
         s_.rdma.retired(1);
@@ -167,18 +166,17 @@ void window_keys::on_completion(const fabric::completion& c) {
             continue;
         }
         w->memory.reset();
-        w->revoked = false;
-        auto proven = std::exchange(w->proven, {});
         free_.push_back(w);
-        for (auto& f : proven) f();
+        for (auto& f : std::exchange(w->proven, {})) f();
     }
     pump();
 }
 
 void window_keys::revoke(const std::shared_ptr<window>& w, unique_function<void()> proven) {
     if (!w->memory) return proven();  // gone() was first
+    const bool first = w->proven.empty();
     w->proven.push_back(std::move(proven));
-    if (std::exchange(w->revoked, true) || closed_) return;
+    if (!first || closed_) return;
     to_invalidate_.push_back(w);
     pump();
 }

@@ -13,9 +13,9 @@
 
 namespace rvget::engine {
 
-/// Lives on the strand. Posts on a queue pair that it borrows from open() until close(). Windows
-/// are allocated after the queue pair and go before it: rxe blocks for 50 s in the destruction of a
-/// queue pair with a window bound.
+/// Lives on the strand. Posts on a queue pair that it borrows until close(). Windows are allocated
+/// after the queue pair and go before it: rxe blocks for 50 s in the destruction of a queue pair
+/// with a window bound.
 class window_keys final : public std::enable_shared_from_this<window_keys> {
 public:
     /// Binds and invalidations posted at once; the queue pair has room for them and one marker.
@@ -27,12 +27,12 @@ public:
     static result<windows> allocate(fabric::device& device, std::size_t count);
 
     /// `on_failed` hears once that the queue pair takes no more requests.
-    window_keys(services& s, unique_function<void(const failure&)> on_failed);
+    window_keys(services& s, fabric::queue_pair& queue_pair, windows first,
+                unique_function<void(const failure&)> on_failed);
     ~window_keys();
     window_keys(const window_keys&) = delete;
     window_keys& operator=(const window_keys&) = delete;
 
-    void open(fabric::queue_pair& queue_pair, windows first);
     /// Binds a window over `range`, which lies in `memory`'s region; `done` runs when it is bound.
     void make(std::shared_ptr<const slot_memory> memory, std::span<const std::byte> range,
               lease_key_made done);
@@ -67,12 +67,13 @@ private:
     bool post_bind(request r);
     bool post_invalidate(const std::shared_ptr<window>& w);
     void revoke(const std::shared_ptr<window>& w, unique_function<void()> proven);
+    void note_posted(std::uint64_t id, std::shared_ptr<window> w);
     void add(windows more);
     void failed(const failure& why);
 
     services& s_;
+    fabric::queue_pair& queue_pair_;
     unique_function<void(const failure&)> on_failed_;
-    fabric::queue_pair* queue_pair_ = nullptr;
     bool closed_ = false;
     bool growing_ = false;
     std::uint64_t next_id_ = 1;
