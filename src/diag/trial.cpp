@@ -1,7 +1,7 @@
 #include "diag/trial.hpp"
 
-#include "diag/read_pair.hpp"
 #include "diag/rule.hpp"
+#include "fabric/probe_end.hpp"
 
 namespace rvget::diag {
 
@@ -23,9 +23,9 @@ const route::port_facts* port_of(const fabric::device& device, std::uint32_t num
 /// Two queue pairs of one device towards each other, and READs of a byte and of many packets.
 std::string loop(fabric::device& device, const route::port_facts& port,
                  const route::gid_entry& entry, fabric::inventory::trial& t) {
-    auto one = probe_end::make(device, port.number, probe_bytes);
+    auto one = fabric::probe_end::make(device, port.number, probe_bytes);
     if (!one) return text_of(one.error());
-    auto other = probe_end::make(device, port.number, probe_bytes);
+    auto other = fabric::probe_end::make(device, port.number, probe_bytes);
     if (!other) return text_of(other.error());
     (*other)->fill(1);
     for (const auto& [end, peer] :

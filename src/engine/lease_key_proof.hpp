@@ -13,7 +13,7 @@ class rdma_context;
 /// page, READs with it, compares the bytes, takes the key away and READs again, which must be
 /// refused and leave the destination as it was. Blocking, some milliseconds; before the node
 /// starts. The failure names the step that did not hold.
-/// Precondition: the device is open and has its reading queue, which nobody else polls.
+/// Precondition: the device is open.
 result<void> prove_lease_key(rdma_context& rdma, wire::lease_mode mode);
 
 }  // namespace rvget::engine

@@ -571,6 +571,19 @@ BOOST_AUTO_TEST_CASE(late_read_with_an_exact_key_is_refused) {
     late_read_is_refused(lease_key_choice::exact);
 }
 
+BOOST_AUTO_TEST_CASE(device_that_cannot_take_a_window_away_gets_exact_keys) {
+    sim::network net;
+    net.run_in_background(true);
+    auto plan = std::make_shared<fault::plan>();
+    plan->fail(fault::call::post_invalidate, 1, {device_errc::post_failed, "planned"});
+    auto nic = fault::make_fault_provider(
+        net.attach(sim::roce_host("half", sim::ipv4_gid(10, 0, 0, 5))), plan);
+    const auto owner = start_node_on(nic.get(), patient({})).value();
+    BOOST_TEST((owner.rdma().lease_keys == lease_key_choice::exact));
+    BOOST_TEST(owner.rdma().lease_keys_detail.find("window: planned") != std::string::npos,
+               owner.rdma().lease_keys_detail);
+}
+
 BOOST_AUTO_TEST_CASE(device_without_windows_gets_exact_keys) {
     auto host = sim::roce_host("plain", sim::ipv4_gid(10, 0, 0, 4));
     host.devices.front().facts.memory_windows_type2 = false;

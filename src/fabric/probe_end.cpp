@@ -1,4 +1,4 @@
-#include "diag/read_pair.hpp"
+#include "fabric/probe_end.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,20 +7,16 @@
 
 #include <poll.h>
 
-namespace rvget::diag {
+namespace rvget::fabric {
 
 namespace {
 
 using clock = std::chrono::steady_clock;
 constexpr std::uint64_t drain_marker = ~std::uint64_t{0};
-// 4.096 us x 2^12 x (3 + 1) = 67 ms: finite, and short enough for a matrix of probes.
-constexpr fabric::retry_parameters probe_retry{
-    .timeout_exponent = 12, .retry_count = 3, .rnr_retry_count = 3, .min_rnr_timer = 12};
 
 /// Waits for a completion, for an event where the device has them.
-result<std::optional<fabric::completion>> next(fabric::completion_queue& queue,
-                                               clock::time_point until) {
-    std::array<fabric::completion, 1> one{};
+result<std::optional<completion>> next(completion_queue& queue, clock::time_point until) {
+    std::array<completion, 1> one{};
     bool armed = false;
     for (;;) {
         const auto got = queue.poll(one);
@@ -28,7 +24,7 @@ result<std::optional<fabric::completion>> next(fabric::completion_queue& queue,
         if (*got == 1) return std::optional(one[0]);
         const auto left =
             std::chrono::duration_cast<std::chrono::milliseconds>(until - clock::now());
-        if (left.count() <= 0) return std::optional<fabric::completion>();
+        if (left.count() <= 0) return std::optional<completion>();
         if (!armed) {
             if (auto done = queue.arm(); !done) return done.error();
             armed = true;  // once more before sleeping: what came before raises no event
@@ -42,21 +38,21 @@ result<std::optional<fabric::completion>> next(fabric::completion_queue& queue,
     }
 }
 
-}  // namespace
-
 std::byte pattern_byte(std::uint32_t seed, std::size_t offset) noexcept {
     const auto mixed = (static_cast<std::uint32_t>(offset) + seed * 0x9e37'79b9U) * 0x85eb'ca6bU;
     return static_cast<std::byte>(mixed >> 24);
 }
 
-result<std::unique_ptr<probe_end>> probe_end::make(fabric::device& device, std::uint8_t port,
-                                                   std::size_t bytes) {
+}  // namespace
+
+result<std::unique_ptr<probe_end>> probe_end::make(device& device, std::uint8_t port,
+                                                   std::size_t bytes, access rights) {
     std::unique_ptr<probe_end> made(new probe_end);
     made->served_.resize(bytes);
     made->sink_.resize(bytes);
-    auto served = device.register_memory(made->served_, fabric::access::remote_read);
+    auto served = device.register_memory(made->served_, rights);
     if (!served) return served.error();
-    auto sink = device.register_memory(made->sink_, fabric::access::local_write);
+    auto sink = device.register_memory(made->sink_, access::local_write);
     if (!sink) return sink.error();
     auto completions = device.create_completion_queue(16);
     if (!completions) return completions.error();
@@ -66,7 +62,7 @@ result<std::unique_ptr<probe_end>> probe_end::make(fabric::device& device, std::
     made->sink_region_ = std::move(*sink);
     made->completions_ = std::move(*completions);
     made->queue_pair_ = std::move(*pair);
-    if (auto init = made->queue_pair_->to_init(fabric::access::remote_read); !init) {
+    if (auto init = made->queue_pair_->to_init(access::remote_read); !init) {
         return init.error();
     }
     return made;
@@ -88,8 +84,10 @@ probe_end::~probe_end() {
         // The NIC may still write: neither memory nor registration may go.
         static_cast<void>(new std::vector<std::byte>(std::move(sink_)));
         static_cast<void>(sink_region_.release());
+        static_cast<void>(window_.release());
         static_cast<void>(queue_pair_.release());
     }
+    window_.reset();  // first: rxe blocks for 50 s in destroying a queue pair with a window bound
     queue_pair_.reset();
 }
 
@@ -99,22 +97,63 @@ void probe_end::fill(std::uint32_t seed) {
     for (std::size_t i = 0; i < served_.size(); ++i) served_[i] = pattern_byte(seed, i);
 }
 
-result<void> probe_end::connect(const fabric::receive_parameters& receive,
-                                std::uint32_t starting_psn) {
+result<void> probe_end::connect(const receive_parameters& receive, std::uint32_t starting_psn,
+                                const retry_parameters& retry) {
     if (auto done = queue_pair_->to_ready_to_receive(receive); !done) return done;
     return queue_pair_->to_ready_to_send(
-        {.starting_psn = starting_psn, .initiator_depth = 1, .retry = probe_retry});
+        {.starting_psn = starting_psn, .initiator_depth = 1, .retry = retry});
+}
+
+result<std::optional<completion>> probe_end::await(std::uint64_t id, clock::time_point until) {
+    for (;;) {
+        auto got = next(*completions_, until);
+        if (!got || !*got) return got;
+        if ((*got)->id != id) continue;
+        --outstanding_;
+        return got;
+    }
+}
+
+result<void> probe_end::succeeds(std::uint64_t id, const char* step,
+                                 std::chrono::milliseconds limit) {
+    ++outstanding_;
+    const auto got = await(id, clock::now() + limit);
+    if (!got) return got.error();
+    if (!*got)
+        return failure{device_errc::query_failed, std::string(step) + ": no completion in time"};
+    if ((*got)->status == completion_status::success) return {};
+    return failure{device_errc::query_failed, std::string(step) + " ended with \"" +
+                                                  std::string(to_string((*got)->status)) + "\""};
+}
+
+result<std::uint32_t> probe_end::bind_window(device& device, std::chrono::milliseconds limit) {
+    auto window = device.allocate_window();
+    if (!window) return window.error();
+    window_ = std::move(*window);
+    const auto id = next_id_++;
+    if (auto posted = queue_pair_->post_bind(id, *window_, *served_region_, served_,
+                                             access::remote_read, true);
+        !posted)
+        return posted.error();
+    if (auto bound = succeeds(id, "binding a memory window", limit); !bound) return bound.error();
+    return window_->remote_key();
+}
+
+result<void> probe_end::invalidate_window(std::chrono::milliseconds limit) {
+    const auto id = next_id_++;
+    if (auto posted = queue_pair_->post_invalidate(id, *window_, true); !posted) return posted;
+    return succeeds(id, "invalidating a memory window", limit);
 }
 
 bool probe_end::raises_event(std::uint64_t address, std::uint32_t key,
                              std::chrono::milliseconds limit) {
     completions_->consume_events();
-    const fabric::read_request request{.id = next_id_++,
-                                       .local = sink_.data(),
-                                       .local_key = sink_region_->local_key(),
-                                       .remote_address = address,
-                                       .remote_key = key,
-                                       .bytes = 1};
+    const read_request request{.id = next_id_++,
+                               .local = sink_.data(),
+                               .local_key = sink_region_->local_key(),
+                               .remote_address = address,
+                               .remote_key = key,
+                               .bytes = 1};
     if (!completions_->arm() || !queue_pair_->post_reads({&request, 1})) return false;
     ++outstanding_;
     pollfd readable{completions_->event_descriptor(), POLLIN, 0};
@@ -123,7 +162,7 @@ bool probe_end::raises_event(std::uint64_t address, std::uint32_t key,
     const auto got = next(*completions_, clock::now() + limit);
     if (!got || !*got) return false;
     --outstanding_;
-    return raised && (*got)->status == fabric::completion_status::success;
+    return raised && (*got)->status == completion_status::success;
 }
 
 probe_end::outcome probe_end::read(std::uint64_t address, std::uint32_t key, std::uint32_t bytes,
@@ -131,30 +170,27 @@ probe_end::outcome probe_end::read(std::uint64_t address, std::uint32_t key, std
     outcome o;
     // The complement of what must come: a byte that was not written is seen as wrong.
     for (std::size_t i = 0; i < bytes; ++i) sink_[i] = ~pattern_byte(seed, i);
-    const fabric::read_request request{.id = next_id_++,
-                                       .local = sink_.data(),
-                                       .local_key = sink_region_->local_key(),
-                                       .remote_address = address,
-                                       .remote_key = key,
-                                       .bytes = bytes};
+    const read_request request{.id = next_id_++,
+                               .local = sink_.data(),
+                               .local_key = sink_region_->local_key(),
+                               .remote_address = address,
+                               .remote_key = key,
+                               .bytes = bytes};
     const auto begun = clock::now();
     if (!queue_pair_->post_reads({&request, 1})) {
-        o.status = fabric::completion_status::other;
+        o.posted = false;
+        o.status = completion_status::other;
         return o;
     }
     ++outstanding_;
-    for (;;) {
-        const auto got = next(*completions_, begun + limit);
-        if (!got || !*got) break;
-        if ((*got)->id != request.id) continue;
-        --outstanding_;
+    if (const auto got = await(request.id, begun + limit); got && *got) {
         o.status = (*got)->status;
         o.vendor_error = (*got)->vendor_error;
-        break;
     }
     o.took = std::chrono::duration_cast<std::chrono::microseconds>(clock::now() - begun);
     // Bytes count where the completion is here, or the queue pair failed: nobody writes any more.
     for (std::size_t i = 0; o.status && i < bytes; ++i) {
+        if (sink_[i] != ~pattern_byte(seed, i)) ++o.touched;
         if (sink_[i] == pattern_byte(seed, i)) {
             ++o.written;
         } else if (o.wrong_bytes++ == 0) {
@@ -164,4 +200,4 @@ probe_end::outcome probe_end::read(std::uint64_t address, std::uint32_t key, std
     return o;
 }
 
-}  // namespace rvget::diag
+}  // namespace rvget::fabric
