@@ -29,7 +29,7 @@ struct node_options {
     /// What to do about RDMA where a call does not say.
     path_policy policy = path_policy::prefer;
     /// Switches RDMA off on this node, as owner and as consumer. `from_environment()` also sets it
-    /// where RVGET_RDMA_DISABLE is 1, true, yes or on.
+    /// where RVGET_RDMA_DISABLE is 1, true, yes or on, in any case.
     bool rdma_disabled = false;
     /// Name of the RDMA device ("mlx5_0"); empty: the first one with a usable port.
     std::string device;
