@@ -91,7 +91,7 @@ diag::report progress::latest() const {
 
 namespace {
 
-/// What the working thread and the waiting one share; whoever ends last frees it.
+/// What the working thread and the waiting one share.
 struct shared_work {
     explicit shared_work(diag::report first) : so_far(std::move(first)) {}
     progress so_far;
@@ -122,26 +122,26 @@ diag::finding broken(const char* id, std::string message) {
 int run_diagnosis(const diagnosis_settings& settings, diag::report first,
                   const std::function<result<diag::report>(progress&)>& work) {
     signal_watch signals;
-    const auto shared = std::make_shared<shared_work>(std::move(first));
-    std::thread([shared, work] {
+    shared_work shared(std::move(first));
+    std::thread worker([&shared, &work] {
         try {
-            shared->done = work(shared->so_far);
+            shared.done = work(shared.so_far);
         } catch (const std::exception& e) {
-            shared->done = failure{node_errc::internal, e.what()};
+            shared.done = failure{node_errc::internal, e.what()};
         }
-        static_cast<void>(::eventfd_write(shared->event, 1));
-    }).detach();
+        static_cast<void>(::eventfd_write(shared.event, 1));
+    });
 
     const auto until = std::chrono::steady_clock::now() + settings.timeout;
     for (;;) {
-        std::array<pollfd, 2> set{{{shared->event, POLLIN, 0}, {signals.descriptor(), POLLIN, 0}}};
+        std::array<pollfd, 2> set{{{shared.event, POLLIN, 0}, {signals.descriptor(), POLLIN, 0}}};
         const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
             until - std::chrono::steady_clock::now());
         ::poll(set.data(), set.size(), static_cast<int>(std::max<long>(0, left.count())));
         if ((set[0].revents & POLLIN) != 0) break;
         const auto signal = signals.received();
         if (!signal && std::chrono::steady_clock::now() < until) continue;
-        auto partial = shared->so_far.latest();
+        auto partial = shared.so_far.latest();
         partial.findings.push_back(
             signal ? broken("run.interrupted", "ended by signal " + std::to_string(*signal))
                    : broken("run.timeout", "not done after " +
@@ -150,10 +150,13 @@ int run_diagnosis(const diagnosis_settings& settings, diag::report first,
         const int exit = print(settings, std::move(partial), signal ? 128 + *signal : 3);
         std::_Exit(exit);  // the thread may never return: no destructor may wait for it
     }
-    ::close(shared->event);
-    if (*shared->done) return print(settings, std::move(**shared->done), std::nullopt);
-    auto partial = shared->so_far.latest();
-    partial.findings.push_back(broken("run.failed", sentence_of(shared->done->error())));
+    // The event says that the work is done; only the end of its thread gives its writes to this
+    // one.
+    worker.join();
+    ::close(shared.event);
+    if (*shared.done) return print(settings, std::move(**shared.done), std::nullopt);
+    auto partial = shared.so_far.latest();
+    partial.findings.push_back(broken("run.failed", sentence_of(shared.done->error())));
     return print(settings, std::move(partial), 3);
 }
 

@@ -112,18 +112,21 @@ judgement pinned(const subject& s) {
         const auto index = static_cast<std::uint32_t>(std::strtoul(value.c_str(), nullptr, 10));
         const auto at = std::find_if(all.begin(), all.end(),
                                      [&](const auto& g) { return g.entry->index == index; });
-        const auto words = name + "=" + value + " on " + s.device->name + " is ";
+        std::string pin = name;
+        pin.append("=").append(value).append(" on ").append(s.device->name).append(" is ");
+        const auto says = [&](std::string_view what, std::string_view why = {}) {
+            std::string words = pin;
+            words += what;
+            if (top != nullptr) words += "; auto would take " + text(top->entry->index);
+            return words.append(why);
+        };
         const std::vector<std::string> fix{"unset " + name};
-        const auto instead =
-            top == nullptr ? std::string() : "; auto would take " + text(top->entry->index);
-        if (at == all.end()) return fail(words + "an empty entry" + instead, fix, value);
+        if (at == all.end()) return fail(says("an empty entry"), fix, value);
         if (is_link_local(at->entry->gid) || at->entry->type != "RoCE v2") {
-            return fail(words + std::string(at->reason) + instead, fix, value);
+            return fail(says(at->reason), fix, value);
         }
         if (top != nullptr && at->rank != top->rank) {
-            return warn(
-                words + std::string(at->reason) + instead + " (" + std::string(top->reason) + ")",
-                fix, value);
+            return warn(says(at->reason, " (" + std::string(top->reason) + ")"), fix, value);
         }
     }
     return pass();

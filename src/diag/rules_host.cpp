@@ -108,10 +108,11 @@ judgement netns(const subject& s) {
 
 judgement cgroup(const subject& s) {
     for (const auto& [device, limits] : s.facts.host.rdma_limits) {
-        const auto words = "the control group's rdma.max of " + device + " is " + limits;
-        const std::string fix = "echo '" + device +
-                                " hca_handle=max hca_object=max' > "
-                                "/sys/fs/cgroup/GROUP/rdma.max";
+        std::string words = "the control group's rdma.max of ";
+        words.append(device).append(" is ").append(limits);
+        std::string fix = "echo '";
+        fix += device;
+        fix += " hca_handle=max hca_object=max' > /sys/fs/cgroup/GROUP/rdma.max";
         if (limits.find("=0") != std::string::npos) return fail(words, {fix}, limits);
         if (limits.find_first_of("123456789") != std::string::npos)
             return warn(words, {fix}, limits);

@@ -2,6 +2,8 @@
 
 #include <arpa/inet.h>
 
+#include <cmath>
+
 #include "diag/judgement.hpp"
 #include "route/mtu.hpp"
 
@@ -195,8 +197,8 @@ judgement flap(const subject& s) {
     const double days = std::max(1.0, static_cast<double>(h.uptime_s) / 86'400);
     const auto changes = *s.net->carrier_changes;
     const double per_day = static_cast<double>(changes) / days;
-    const auto words = "the link changed " + text(changes) + " times in " +
-                       text(static_cast<int>(days + 0.5)) + " days";
+    const auto words =
+        "the link changed " + text(changes) + " times in " + text(std::lround(days)) + " days";
     const std::vector<std::string> fix{"ethtool -m " + s.net->name +
                                        "  # the module; then the cable"};
     if (per_day > 10) return fail(words, fix, changes);

@@ -46,7 +46,7 @@ private:
 
 }  // namespace
 
-void make_exact_key(services& s, std::shared_ptr<const slot_memory> memory,
+void make_exact_key(services& s, const std::shared_ptr<const slot_memory>& memory,
                     std::span<const std::byte> range, lease_key_made done) {
     using made = result<std::unique_ptr<fabric::memory_region>>;
     auto m = std::make_shared<made>(failure{device_errc::registration, "not registered"});

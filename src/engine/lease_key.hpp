@@ -34,7 +34,7 @@ using lease_key_made = unique_function<void(result<std::shared_ptr<lease_key>>)>
 
 /// A registration of the range alone, made for one lease and undone at its end (`exact`). Its key
 /// reads from whatever queue pair of this node a consumer has.
-void make_exact_key(services& s, std::shared_ptr<const slot_memory> memory,
+void make_exact_key(services& s, const std::shared_ptr<const slot_memory>& memory,
                     std::span<const std::byte> range, lease_key_made done);
 
 }  // namespace rvget::engine

@@ -48,11 +48,12 @@ std::byte pattern_byte(std::uint32_t seed, std::size_t offset) noexcept {
 result<std::unique_ptr<probe_end>> probe_end::make(device& device, std::uint8_t port,
                                                    std::size_t bytes, access rights) {
     std::unique_ptr<probe_end> made(new probe_end);
-    made->served_.resize(bytes);
-    made->sink_.resize(bytes);
-    auto served = device.register_memory(made->served_, rights);
+    made->served_ = std::make_unique<std::byte[]>(bytes);
+    made->sink_ = std::make_unique<std::byte[]>(bytes);
+    made->bytes_ = bytes;
+    auto served = device.register_memory(made->served(), rights);
     if (!served) return served.error();
-    auto sink = device.register_memory(made->sink_, access::local_write);
+    auto sink = device.register_memory({made->sink_.get(), bytes}, access::local_write);
     if (!sink) return sink.error();
     auto completions = device.create_completion_queue(16);
     if (!completions) return completions.error();
@@ -81,9 +82,11 @@ bool probe_end::drain() {
 
 probe_end::~probe_end() {
     if (queue_pair_ && !drain()) {
-        // The NIC may still write: neither memory nor registration may go.
-        static_cast<void>(new std::vector<std::byte>(std::move(sink_)));
+        // The NIC may still write or read: neither memory nor registration may go.
+        static_cast<void>(sink_.release());
         static_cast<void>(sink_region_.release());
+        static_cast<void>(served_.release());
+        static_cast<void>(served_region_.release());
         static_cast<void>(window_.release());
         static_cast<void>(queue_pair_.release());
     }
@@ -91,10 +94,10 @@ probe_end::~probe_end() {
     queue_pair_.reset();
 }
 
-std::uint64_t probe_end::address() const { return std::bit_cast<std::uintptr_t>(served_.data()); }
+std::uint64_t probe_end::address() const { return std::bit_cast<std::uintptr_t>(served_.get()); }
 
 void probe_end::fill(std::uint32_t seed) {
-    for (std::size_t i = 0; i < served_.size(); ++i) served_[i] = pattern_byte(seed, i);
+    for (std::size_t i = 0; i < bytes_; ++i) served_[i] = pattern_byte(seed, i);
 }
 
 result<void> probe_end::connect(const receive_parameters& receive, std::uint32_t starting_psn,
@@ -131,7 +134,7 @@ result<std::uint32_t> probe_end::bind_window(device& device, std::chrono::millis
     if (!window) return window.error();
     window_ = std::move(*window);
     const auto id = next_id_++;
-    if (auto posted = queue_pair_->post_bind(id, *window_, *served_region_, served_,
+    if (auto posted = queue_pair_->post_bind(id, *window_, *served_region_, served(),
                                              access::remote_read, true);
         !posted)
         return posted.error();
@@ -149,7 +152,7 @@ bool probe_end::raises_event(std::uint64_t address, std::uint32_t key,
                              std::chrono::milliseconds limit) {
     completions_->consume_events();
     const read_request request{.id = next_id_++,
-                               .local = sink_.data(),
+                               .local = sink_.get(),
                                .local_key = sink_region_->local_key(),
                                .remote_address = address,
                                .remote_key = key,
@@ -171,7 +174,7 @@ probe_end::outcome probe_end::read(std::uint64_t address, std::uint32_t key, std
     // The complement of what must come: a byte that was not written is seen as wrong.
     for (std::size_t i = 0; i < bytes; ++i) sink_[i] = ~pattern_byte(seed, i);
     const read_request request{.id = next_id_++,
-                               .local = sink_.data(),
+                               .local = sink_.get(),
                                .local_key = sink_region_->local_key(),
                                .remote_address = address,
                                .remote_key = key,

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "fabric/fabric.hpp"
 
@@ -32,7 +31,7 @@ public:
     [[nodiscard]] std::uint32_t queue_pair_number() const { return queue_pair_->number(); }
     [[nodiscard]] std::uint64_t address() const;
     [[nodiscard]] std::uint32_t remote_key() const { return served_region_->remote_key(); }
-    [[nodiscard]] std::span<std::byte> served() noexcept { return served_; }
+    [[nodiscard]] std::span<std::byte> served() noexcept { return {served_.get(), bytes_}; }
     /// Fills what is served with the pattern of `seed`, which differs from probe to probe, so that
     /// bytes left over from another one are noticed.
     void fill(std::uint32_t seed);
@@ -74,8 +73,9 @@ private:
                                             std::chrono::steady_clock::time_point until);
     result<void> succeeds(std::uint64_t id, const char* step, std::chrono::milliseconds limit);
 
-    std::vector<std::byte> served_;
-    std::vector<std::byte> sink_;
+    std::unique_ptr<std::byte[]> served_;
+    std::unique_ptr<std::byte[]> sink_;
+    std::size_t bytes_ = 0;  ///< of each
     std::unique_ptr<memory_region> served_region_;
     std::unique_ptr<memory_region> sink_region_;
     std::shared_ptr<completion_queue> completions_;

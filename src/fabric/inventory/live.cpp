@@ -161,7 +161,9 @@ void add_rdma_netlink(facts& f) {
                 names[*index] = netlink_text(m, RDMA_NLDEV_ATTR_DEV_NAME);
             }
         });
-    for (const auto& [index, name] : names) {
+    for (const auto& known : names) {
+        const auto index = known.first;
+        const auto& name = known.second;  // (a binding cannot be captured)
         netlink_request(nldev(RDMA_NLDEV_CMD_PORT_GET), NLM_F_DUMP, {})
             .add_u32(RDMA_NLDEV_ATTR_DEV_INDEX, index)
             .run(NETLINK_RDMA, [&](std::span<const std::byte> m) {
