@@ -93,6 +93,9 @@ struct node_statistics {
     std::uint64_t slots = 0;
     std::uint64_t gets_answered = 0;
     std::uint64_t gets_failed = 0;
+    /// READ again over a new queue pair because theirs went down for another's READ; each time
+    /// counts.
+    std::uint64_t gets_rekeyed = 0;
     std::uint64_t bytes_copied = 0;  ///< by the CPU between arrival and destination
     std::uint64_t registered_bytes = 0;
     std::uint64_t queue_pairs_made = 0;

@@ -190,6 +190,7 @@ node_statistics node::impl::count() const {
             .slots = core->owner().slot_count(),
             .gets_answered = c.gets_answered,
             .gets_failed = c.gets_failed,
+            .gets_rekeyed = c.gets_rekeyed,
             .bytes_copied = c.bytes_copied,
             .registered_bytes = rdma->usable() ? rdma->memory().stats().registered_bytes : 0,
             .queue_pairs_made = c.lanes_made,

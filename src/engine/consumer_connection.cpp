@@ -237,10 +237,11 @@ void consumer_connection::lane_failed(reason why, const failure& f) {
     lane_.reset();
     lane_why_ = why == reason::lease_lost ? reason::no_lane : why;
     lane_detail_ = f.message();
-    // The first failure of a working lane is retried soon; what fails again and again costs less
-    // and less often, because each attempt may hold a worker thread for a second.
-    lane_backoff_ = std::clamp<duration>(lane_backoff_ * 2, 100ms, 30s);
+    // A lane that worked is replaced at once, since other gets' READs may have gone down with it;
+    // what fails again and again costs less and less often, because each attempt may hold a worker
+    // thread for a second.
     lane_retry_at_ = s_.env.now() + lane_backoff_;
+    lane_backoff_ = std::clamp<duration>(lane_backoff_ * 2, first_lane_backoff, 30s);
     if (state_ == state::up)
         link_->send(wire::encode(wire::frame{0, wire::lane_down{generation, why}}));
     if (!planted(bug::lane_waiter_lost)) lane_settled();
@@ -252,12 +253,13 @@ void consumer_connection::lane_taken_down(const wire::lane_down& m) {
     if (m.why == reason::no_lane)
         lane_->fail(reason::no_lane, {connection_errc::queue_pair, detail});
     else
-        lane_->fail(reason::lease_lost, {lease_errc::lost, detail});
+        lane_->fail(reason::lease_lost, {lease_errc::lost, detail},
+                    m.why == reason::fenced ? read_lane::scope::path : read_lane::scope::read);
 }
 
-void consumer_connection::learn_owner_end(const wire::acquire_reply& reply) {
-    if (!lane_ || !reply.lane_facts || reply.lane_generation != lane_->generation()) return;
-    lane_->connect(*reply.lane_facts);
+void consumer_connection::learn_owner_end(std::optional<std::uint32_t> generation,
+                                          const std::optional<wire::queue_pair_facts>& facts) {
+    if (lane_ && facts && generation == lane_->generation()) lane_->connect(*facts);
 }
 
 }  // namespace rvget::engine

@@ -60,9 +60,11 @@ public:
     /// A READ begins, or is over and its lease ended: the goodbye waits for the last.
     void read_begins() noexcept { ++reads_; }
     void read_over();
-    /// What an acquire reply says of the owner's end.
-    void learn_owner_end(const wire::acquire_reply& reply);
-    /// A READ over the lane brought its bytes: the next failure is a first one again.
+    /// What a reply says of the owner's end of a lane.
+    void learn_owner_end(std::optional<std::uint32_t> generation,
+                         const std::optional<wire::queue_pair_facts>& facts);
+    [[nodiscard]] bool closing() const noexcept { return closing_.has_value(); }
+    /// A READ over the lane brought its bytes: after the next failure another is made at once.
     void lane_worked() noexcept { lane_backoff_ = duration{0}; }
 
     // control_link_events
@@ -73,6 +75,7 @@ public:
 
 private:
     enum class state : std::uint8_t { idle, connecting, greeting, up, closed };
+    static constexpr duration first_lane_backoff = std::chrono::milliseconds(100);
     struct pending {
         replied done;
         std::span<std::byte> into;
@@ -112,7 +115,7 @@ private:
     std::shared_ptr<read_lane> lane_;
     std::uint32_t next_generation_ = 1;
     time_point lane_retry_at_{};
-    duration lane_backoff_{0};
+    duration lane_backoff_ = first_lane_backoff;
     reason lane_why_ = reason::ok;
     std::string lane_detail_;
     std::vector<unique_function<void()>> lane_waiters_;

@@ -23,6 +23,7 @@ struct counters {
     std::uint64_t gets_started = 0;
     std::uint64_t gets_answered = 0;
     std::uint64_t gets_failed = 0;
+    std::uint64_t gets_rekeyed = 0;  ///< READ again over a new lane; each time counts
     std::uint64_t acquires_without_offer_after_rdma = 0;  ///< fallbacks
 
     std::uint64_t bytes_copied = 0;  ///< by the CPU, between arrival and destination

@@ -176,20 +176,48 @@ void owner::end_lease(lease_map::iterator it, bool expired) {
         for (auto& f : std::exchange(idle_, {})) f();
 }
 
-std::optional<std::chrono::milliseconds> owner::renew(std::uint64_t lease_id,
-                                                      const lease_holder& holder) {
+owner::lease* owner::renewable(std::uint64_t lease_id, const lease_holder& holder) {
     const auto it = leases_.find(lease_id);
     if (it == leases_.end() || it->second.holder.get() != &holder || it->second.revoking)
-        return std::nullopt;
-    auto& l = it->second;
-    if (l.by_nic && !l.key) return std::nullopt;  // its lane is gone
+        return nullptr;
+    // It may be over although the reaper has not come yet.
+    const bool over = s_.env.now() >= it->second.end && !planted(bug::renewal_after_end);
+    return over ? nullptr : &it->second;
+}
+
+std::optional<std::chrono::milliseconds> owner::renew(std::uint64_t lease_id,
+                                                      const lease_holder& holder) {
+    auto* l = renewable(lease_id, holder);
+    if (l == nullptr || (l->by_nic && !l->key)) return std::nullopt;  // its lane is gone
     const auto now = s_.env.now();
-    if (now >= l.end && !planted(bug::renewal_after_end))
-        return std::nullopt;  // over, although the reaper has not come yet
-    const auto end = std::min(now + s_.options.lease_timeout, l.cap);
-    if (end <= l.end) return std::nullopt;
-    schedule(l, lease_id, end);
+    const auto end = std::min(now + s_.options.lease_timeout, l->cap);
+    if (end <= l->end) return std::nullopt;
+    schedule(*l, lease_id, end);
     return std::chrono::duration_cast<std::chrono::milliseconds>(end - now);
+}
+
+std::optional<owner::keyless> owner::begin_rekey(std::uint64_t lease_id, const lease_holder& holder,
+                                                 std::uint32_t next) {
+    auto* l = renewable(lease_id, holder);
+    if (l == nullptr || !l->by_nic || l->lane == next || std::exchange(l->rekeying, true))
+        return std::nullopt;
+    const auto& memory = slots_.at(l->slot_id).memory;
+    return keyless{l->lane, {memory->bytes.subspan(l->offset, l->length), memory}};
+}
+
+std::optional<std::chrono::milliseconds> owner::end_rekey(std::uint64_t lease_id,
+                                                          const lease_holder& holder,
+                                                          const std::shared_ptr<lease_key>& key,
+                                                          std::uint32_t next) {
+    if (const auto it = leases_.find(lease_id); it != leases_.end()) it->second.rekeying = false;
+    auto* l = key ? renewable(lease_id, holder) : nullptr;
+    if (l == nullptr) return std::nullopt;
+    if (l->key) l->key->retire();
+    l->key = key;
+    l->lane = next;
+    const auto now = s_.env.now();
+    schedule(*l, lease_id, std::max(l->end, std::min(now + s_.options.lease_timeout, l->cap)));
+    return std::chrono::duration_cast<std::chrono::milliseconds>(l->end - now);
 }
 
 std::optional<owner::leased_bytes> owner::leased_range(std::uint64_t lease_id,

@@ -74,6 +74,22 @@ public:
         std::span<const std::byte> bytes;
         std::shared_ptr<const slot_memory> keep;
     };
+    /// A lease whose lane failed, and what its next key shall be for.
+    struct keyless {
+        std::uint32_t lane = 0;
+        leased_bytes range;
+    };
+    /// Begins to give a lease a key for lane `next`. Nothing where the lease is past its end,
+    /// revoked, unknown, of chunks, of that very lane, or is being given one already.
+    std::optional<keyless> begin_rekey(std::uint64_t lease_id, const lease_holder& holder,
+                                       std::uint32_t next);
+    /// Ends that: with the key, whose lease then runs on as after a renewal and whose former key is
+    /// taken away, or with none. What is left of the lease, or nothing where it is over: then the
+    /// key was not taken. Precondition with a key: no READ gets through the former lane any more.
+    std::optional<std::chrono::milliseconds> end_rekey(std::uint64_t lease_id,
+                                                       const lease_holder& holder,
+                                                       const std::shared_ptr<lease_key>& key,
+                                                       std::uint32_t next);
     /// The range of an active chunked lease of `holder`.
     [[nodiscard]] std::optional<leased_bytes> leased_range(std::uint64_t lease_id,
                                                            const lease_holder& holder) const;
@@ -112,9 +128,12 @@ private:
         time_point end;
         time_point cap;
         bool revoking = false;
+        bool rekeying = false;
     };
     using lease_map = std::unordered_map<std::uint64_t, lease>;
 
+    /// A lease of `holder` that is not past its end and not being revoked.
+    lease* renewable(std::uint64_t lease_id, const lease_holder& holder);
     void schedule(lease& l, std::uint64_t id, time_point end);
     void arm_reaper();
     void reap();

@@ -88,11 +88,7 @@ void owner_connection::destroy_lanes_if_over() {
 }
 
 void owner_connection::fence(std::uint32_t generation, unique_function<void()> proven) {
-    const auto it = lanes_.find(generation);
-    if (it == lanes_.end()) return proven();
-    const auto lane = it->second;
-    give_up(generation, reason::fenced);
-    lane->destroy(std::move(proven));
+    give_up(generation, reason::fenced, std::move(proven));
 }
 
 void owner_connection::send(std::uint64_t id, wire::body body, frame_payload payload) {
@@ -127,7 +123,8 @@ std::shared_ptr<serve_lane> owner_connection::lane_for(const wire::lane_offer& o
     lanes_.emplace(offer.generation, lane);
     lane->wire(link_->own_address(), *offer.facts,
                [weak = weak_from_this(), generation = offer.generation] {
-                   if (const auto self = weak.lock()) self->give_up(generation, reason::get_failed);
+                   if (const auto self = weak.lock())
+                       self->give_up(generation, reason::get_failed, [] {});
                });
     lane->when_settled([this, self = shared_from_this(), gid, weak = std::weak_ptr(lane)] {
         if (const auto settled = weak.lock()) lane_settled(*settled, gid);
@@ -274,6 +271,20 @@ private:
     std::uint32_t remote_key_;
 };
 
+std::vector<std::byte> encode_descriptor(std::span<const std::byte> range, std::uint64_t lease,
+                                         std::uint32_t duration_ms, const lease_key& key,
+                                         std::uint32_t generation) {
+    wire::descriptor d;
+    d.address = reinterpret_cast<std::uintptr_t>(range.data());
+    d.length = range.size();
+    d.lease = lease;
+    d.duration_ms = duration_ms;
+    d.generation = generation;
+    d.mode = key.mode();
+    d.keys = {{0, key.remote_key()}};
+    return wire::encode(d);
+}
+
 }  // namespace
 
 void owner_connection::make_key(const std::shared_ptr<serve_lane>& lane,
@@ -310,10 +321,10 @@ void owner_connection::answer_rdma(std::uint64_t id, const wire::acquire& m,
         if (!m.force) grant(reply, m, nullptr, 0);
         return send(id, std::move(reply));
     }
-    const auto* const first = sl->memory->bytes.data() + m.offset;
     const auto k = key.value();
     grant(reply, m, k, generation);
-    reply.descriptor = descriptor(reply, first, *k, generation);
+    reply.descriptor = encode_descriptor(sl->memory->bytes.subspan(m.offset, reply.range_bytes),
+                                         reply.lease, reply.duration_ms, *k, generation);
     send(id, std::move(reply));
 }
 
@@ -328,31 +339,64 @@ void owner_connection::grant(wire::acquire_reply& reply, const wire::acquire& m,
     reply.duration_ms = static_cast<std::uint32_t>(granted.duration.count());
 }
 
-std::vector<std::byte> owner_connection::descriptor(const wire::acquire_reply& reply,
-                                                    const std::byte* first, const lease_key& key,
-                                                    std::uint32_t generation) const {
-    wire::descriptor d;
-    d.address = reinterpret_cast<std::uintptr_t>(first);
-    d.length = reply.range_bytes;
-    d.lease = reply.lease;
-    d.duration_ms = reply.duration_ms;
-    d.generation = generation;
-    d.mode = key.mode();
-    d.keys = {{0, key.remote_key()}};
-    return wire::encode(d);
-}
-
 void owner_connection::handle(std::uint64_t, wire::detach& m) {
     for (const auto lease : m.leases) owner_.detach(lease, *this);
 }
 
 void owner_connection::handle(std::uint64_t id, wire::renew& m) {
+    if (m.offer) return rekey(id, m);
     wire::renew_reply reply;
     if (const auto granted = owner_.renew(m.lease, *this)) {
         reply.granted = true;
         reply.duration_ms = static_cast<std::uint32_t>(granted->count());
     }
     send(id, reply);
+}
+
+/// The new lane is wired while the former one is destroyed, whose end is the proof that nothing
+/// reads through it with the former key. No limit of its own: the kernel bounds the wiring to about
+/// a second, and the consumer gives up with its lease.
+void owner_connection::rekey(std::uint64_t id, const wire::renew& m) {
+    const auto lane = lane_for(*m.offer);
+    const auto lease = lane ? owner_.begin_rekey(m.lease, *this, lane->generation()) : std::nullopt;
+    if (!lease) return send(id, wire::renew_reply{});
+    give_up(lease->lane, reason::get_failed,
+            [self = shared_from_this(), id, m, lane, range = lease->range] {
+                lane->when_settled([self, id, m, lane, range] {
+                    if (!self->serves(*lane)) return self->rekeyed(id, m, *lane, range, nullptr);
+                    self->make_key(lane, range.keep, range.bytes,
+                                   [self, id, m, lane, range](auto key) {
+                                       self->rekeyed(id, m, *lane, range, key ? *key : nullptr);
+                                   });
+                });
+            });
+}
+
+void owner_connection::rekeyed(std::uint64_t id, const wire::renew& m, const serve_lane& lane,
+                               const owner::leased_bytes& range,
+                               const std::shared_ptr<lease_key>& key) {
+    wire::renew_reply reply;
+    const auto generation = lane.generation();
+    const auto left = owner_.end_rekey(m.lease, *this, serves(lane) ? key : nullptr, generation);
+    if (left) {
+        reply.granted = true;
+        reply.duration_ms = static_cast<std::uint32_t>(left->count());
+        reply.descriptor =
+            encode_descriptor(range.bytes, m.lease, reply.duration_ms, *key, generation);
+        if (m.offer->facts) {
+            reply.lane_generation = generation;
+            reply.lane_facts = lane.facts();
+        }
+    } else if (key) {
+        key->retire();
+    }
+    send(id, std::move(reply));
+}
+
+/// New leases may be READ through it.
+bool owner_connection::serves(const serve_lane& lane) const {
+    return open_ && !owner_.draining() && lanes_.contains(lane.generation()) &&
+           lane.status() == lane_status::ready;
 }
 
 void owner_connection::handle(std::uint64_t id, wire::pull& m) {
@@ -396,20 +440,22 @@ void owner_connection::handle(std::uint64_t id, wire::reference& m) {
 /// The consumer posts nothing more through its end, and what it had posted fails: ours serves
 /// nobody any more.
 void owner_connection::handle(std::uint64_t, wire::lane_down& m) {
-    give_up(m.generation, reason::ok);
+    give_up(m.generation, reason::ok, [] {});
 }
 
-/// Destroys a lane; tells the consumer why, unless it is the one who says so.
-void owner_connection::give_up(std::uint32_t generation, reason tell) {
+/// Destroys a lane, then calls `proven`; tells the consumer why, unless it is the one who says so.
+void owner_connection::give_up(std::uint32_t generation, reason tell,
+                               unique_function<void()> proven) {
     const auto it = lanes_.find(generation);
-    if (it == lanes_.end()) return;
+    if (it == lanes_.end()) return proven();
     if (open_ && tell != reason::ok && !it->second->is_going())
         send(0, wire::lane_down{generation, tell});
     // It stays in the table until the kernel says that it is gone: a fence waits for the same
     // proof.
-    it->second->destroy([this, self = shared_from_this(), generation] {
-        lanes_.erase(generation);
-        owner_.lane_gone(*this, generation);
+    it->second->destroy([self = shared_from_this(), generation, f = std::move(proven)]() mutable {
+        self->lanes_.erase(generation);
+        self->owner_.lane_gone(*self, generation);
+        f();
     });
 }
 

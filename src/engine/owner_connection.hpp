@@ -75,10 +75,12 @@ private:
                      std::uint32_t generation, result<std::shared_ptr<lease_key>> key);
     void grant(wire::acquire_reply& reply, const wire::acquire& m, std::shared_ptr<lease_key> key,
                std::uint32_t generation);
-    [[nodiscard]] std::vector<std::byte> descriptor(const wire::acquire_reply& reply,
-                                                    const std::byte* first, const lease_key& key,
-                                                    std::uint32_t generation) const;
-    void give_up(std::uint32_t generation, reason tell);
+    /// Gives a lease whose lane failed a key for another, at its consumer's request.
+    void rekey(std::uint64_t id, const wire::renew& m);
+    void rekeyed(std::uint64_t id, const wire::renew& m, const serve_lane& lane,
+                 const owner::leased_bytes& range, const std::shared_ptr<lease_key>& key);
+    [[nodiscard]] bool serves(const serve_lane& lane) const;
+    void give_up(std::uint32_t generation, reason tell, unique_function<void()> proven);
     void send(std::uint64_t id, wire::body body, frame_payload payload = {});
     void protocol_error(const std::string& what);
     void destroy_lanes_if_over();

@@ -21,6 +21,7 @@ enum class bug : std::uint8_t {
     read_outlives_lease,  ///< a READ is posted although the lease is about to end
     lane_down_ignored,    ///< READs go on after the owner has taken its end down
     generation_reused,    ///< a new lane has the number of the one before
+    old_key_read_again,   ///< a get that was given a new key READs with the one it had
     // The answer.
     double_answer,     ///< a call is answered by the cancel and by the completion
     cancel_waits,      ///< a cancel answers when the NIC is done, not at once

@@ -156,7 +156,7 @@ void read_lane::connected(const failure& f) {
 void read_lane::submit(std::shared_ptr<read_job> job) {
     if (state_ == state::draining || state_ == state::closed) {
         s_.env.post([self = shared_from_this(), job] {
-            self->end(job, read_job::outcome::failed, self->failure_);
+            self->end(job, self->outcome_of(job), self->failure_);
         });
         return;
     }
@@ -250,6 +250,7 @@ void read_lane::on_completion(const fabric::completion& c) {
         drained();
         return;
     }
+    note_refused(c);
     if (state_ == state::draining) return;  // the marker settles the rest
     if (c.status == fabric::completion_status::success) {
         credit_through(c.id);
@@ -263,7 +264,25 @@ void read_lane::on_completion(const fabric::completion& c) {
                                            "\" (vendor error " + std::to_string(c.vendor_error) +
                                            ") on " + describe() +
                                            "; test the path between the two, with `ib_read_lat` "
-                                           "say, and that UDP port 4791 is open"});
+                                           "say, and that UDP port 4791 is open"},
+         refused_ ? scope::read : scope::path);
+}
+
+void read_lane::note_refused(const fabric::completion& c) {
+    if (c.status != fabric::completion_status::remote_access) return;
+    for (const auto& request : posted_)
+        if (request.id == c.id) refused_ = request.job;
+}
+
+read_job::outcome read_lane::outcome_of(const std::shared_ptr<read_job>& job) const {
+    return scope_ == scope::read && job != refused_ ? read_job::outcome::bystander
+                                                    : read_job::outcome::failed;
+}
+
+wire::lane_offer read_lane::offer() const {
+    wire::lane_offer o{.generation = generation_};
+    if (!owner_known_) o.facts = facts_;
+    return o;
 }
 
 void read_lane::on_lost(const failure& why) { fail(reason::no_route, why); }
@@ -297,11 +316,11 @@ void read_lane::end(const std::shared_ptr<read_job>& job, read_job::outcome o, c
     finished(o, f);
 }
 
-void read_lane::fail(reason why, const failure& f) {
+void read_lane::fail(reason why, const failure& f, scope s) {
     if (state_ == state::draining || state_ == state::closed) return;
     state_ = state::draining;
-    failed_reason_ = why;
     failure_ = f;
+    scope_ = s;
     if (!retiring_) {
         ++s_.stats.lanes_failed;
         log(log_level::warning, "lane=" + std::to_string(generation_) + " state=failed reason=" +
@@ -343,8 +362,8 @@ void read_lane::drained() {
     auto posted = std::exchange(posted_, {});
     auto waiting = std::exchange(waiting_, {});
     for (auto& request : posted) request.job->outstanding = 0;
-    for (auto& request : posted) end(request.job, read_job::outcome::failed, failure_);
-    for (auto& job : waiting) end(job, read_job::outcome::failed, failure_);
+    for (auto& request : posted) end(request.job, outcome_of(request.job), failure_);
+    for (auto& job : waiting) end(job, outcome_of(job), failure_);
     destroy();
 }
 

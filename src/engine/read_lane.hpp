@@ -13,7 +13,7 @@
 #include <rvget/path.hpp>
 
 #include "engine/services.hpp"
-#include "wire/queue_pair_facts.hpp"
+#include "wire/frames.hpp"
 
 namespace rvget::engine {
 
@@ -23,6 +23,8 @@ struct read_job {
         done,     ///< all bytes arrived
         stopped,  ///< stop() was called; some bytes may have arrived, none will any more
         failed,   ///< the lane went to error and is drained
+        /// As `failed`, but for another's READ: over a new lane this one may well succeed.
+        bystander,
     };
 
     std::byte* local = nullptr;
@@ -32,7 +34,7 @@ struct read_job {
     std::uint64_t bytes = 0;
     /// No READ is posted unless its whole retry window fits before this.
     time_point lease_end;
-    /// Called once, when the NIC is done with `local`; the failure where the outcome is `failed`.
+    /// Called once, when the NIC is done with `local`; the failure where the lane failed.
     unique_function<void(outcome, const failure&)> finished;
 
 private:
@@ -69,8 +71,11 @@ public:
     [[nodiscard]] bool offerable() const noexcept {
         return state_ == state::offered || state_ == state::connecting || state_ == state::up;
     }
+    /// It failed, and over a new one READs may well succeed.
+    [[nodiscard]] bool down_for_another() const noexcept { return scope_ == scope::read; }
     [[nodiscard]] bool owner_known() const noexcept { return owner_known_; }
-    [[nodiscard]] const wire::queue_pair_facts& facts() const noexcept { return facts_; }
+    /// What a request says of it; our end only until the owner's is known.
+    [[nodiscard]] wire::lane_offer offer() const;
     [[nodiscard]] const local_port& port() const noexcept { return port_; }
     [[nodiscard]] std::uint32_t path_mtu() const noexcept { return path_mtu_; }
 
@@ -82,8 +87,13 @@ public:
     /// Post no more of this job; it ends when what is posted is done.
     void stop(const std::shared_ptr<read_job>& job);
 
-    /// Takes the queue pair to error and drains it; every job ends `failed`.
-    void fail(reason why, const failure& f);
+    /// What a failure says of the READs that did not cause it.
+    enum class scope : std::uint8_t {
+        path,  ///< no READ gets through
+        read,  ///< one was refused, or the owner took the lane down; the others are bystanders
+    };
+    /// Takes the queue pair to error and drains it, which ends every job.
+    void fail(reason why, const failure& f, scope s = scope::path);
     /// No more work is coming: drains and destroys once the last job ended.
     void retire();
 
@@ -106,6 +116,9 @@ private:
     void settle(read_job& job);
     void end(const std::shared_ptr<read_job>& job, read_job::outcome o, const failure& f);
     void credit_through(std::uint64_t id);
+    /// The READ that the owner's NIC refused is no bystander.
+    void note_refused(const fabric::completion& c);
+    [[nodiscard]] read_job::outcome outcome_of(const std::shared_ptr<read_job>& job) const;
     void start_draining();
     void drained();
     void destroy();
@@ -119,8 +132,9 @@ private:
     bool retiring_ = false;
     bool owner_known_ = false;
     bool marker_posted_ = false;
-    reason failed_reason_ = reason::get_failed;
     failure failure_;
+    scope scope_ = scope::path;
+    std::shared_ptr<read_job> refused_;
     local_port port_;
     wire::queue_pair_facts facts_;
     wire::queue_pair_facts owner_;

@@ -13,6 +13,8 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t copy_step = std::uint64_t{1} << 20;
+/// Times that one get begins anew because its lane went down for another's READ.
+constexpr unsigned most_rekeys = 2;
 
 transfer::transfer(services& s, region_table& regions, transfer_request request, answered done)
     : s_(s), regions_(regions), request_(request), done_(std::move(done)) {}
@@ -65,8 +67,7 @@ void transfer::acquire() {
         lane_ = std::move(lane.lane);
     }
     if (lane_ && !fallback_) {
-        m.offer = wire::lane_offer{.generation = lane_->generation()};
-        if (!lane_->owner_known()) m.offer->facts = lane_->facts();
+        m.offer = lane_->offer();
     } else if (request_.policy == path_policy::require) {
         return fail({request_errc::path_not_available,
                      "policy is require and RDMA cannot run here: " + std::string(to_string(why)) +
@@ -101,7 +102,7 @@ void transfer::acquired(const failure& f, wire::body* body, std::span<const std:
     if (reply == nullptr)
         return fail(
             {connection_errc::protocol, "an acquire was answered by another kind of frame"});
-    connection_->learn_owner_end(*reply);
+    connection_->learn_owner_end(reply->lane_generation, reply->lane_facts);
     if (answered_) {  // nobody waits any more; the lease goes back unused
         lease_ = reply->lease;
         return succeed();
@@ -129,6 +130,14 @@ void transfer::acquired(const failure& f, wire::body* body, std::span<const std:
         reply->answer == wire::answer::rdma || reply->answer == wire::answer::chunked;
     if (leased && (reply->lease == 0 || reply->duration_ms == 0 || range_bytes_ == 0))
         return fail({connection_errc::protocol, "a lease without id, duration or bytes"});
+    if (offered && reply->why == reason::no_lane && lane_->down_for_another() &&
+        rekeys_ < most_rekeys) {
+        // The lane went down while the answer was on its way; there may be another by now.
+        ++rekeys_;
+        lease_ = reply->lease;
+        end_lease();
+        return acquire();
+    }
     switch (reply->answer) {
         case wire::answer::rdma:
             if (!offered)
@@ -234,6 +243,7 @@ void transfer::renewed(const failure& f, wire::body* body, time_point sent) {
 void transfer::lease_ran_out() {
     if (answered_) return;
     lease_lost_ = true;
+    if (rekeying_) return give_up_rekeying();
     if (job_) lane_->stop(job_);
     // The chunked path hears it from the owner, which knows best whether it still serves.
 }
@@ -248,16 +258,7 @@ void transfer::end_lease() {
 void transfer::begin_read(const wire::acquire_reply& reply, time_point sent) {
     report_.path = path::rdma;
     hold_lease(reply.lease, sent, milliseconds(reply.duration_ms));
-    auto d = reply.descriptor
-                 ? wire::decode_descriptor(*reply.descriptor)
-                 : result<wire::descriptor>(failure{connection_errc::protocol, "no descriptor"});
-    if (d && (d->length != range_bytes_ || d->lease != lease_))
-        d = failure{connection_errc::protocol, "the descriptor is for another range or lease"};
-    if (!d) return fall_back(reason::decode_error, d.error());
-    descriptor_ = std::move(d.value());
-    if (descriptor_->generation != lane_->generation() || !lane_->owner_known())
-        return fall_back(reason::decode_error,
-                         {connection_errc::protocol, "the descriptor is for another queue pair"});
+    if (!take_descriptor(reply.descriptor)) return;
     if (grant_ <= s_.rdma.retry_window()) {
         // No READ would ever be posted, however often the lease is renewed.
         const auto ms = [](duration t) {
@@ -271,6 +272,21 @@ void transfer::begin_read(const wire::acquire_reply& reply, time_point sent) {
                                                 "lease_timeout there"});
     }
     if (prepare_read()) submit_read();
+}
+
+bool transfer::take_descriptor(const std::optional<std::vector<std::byte>>& encoded) {
+    auto d = encoded
+                 ? wire::decode_descriptor(*encoded)
+                 : result<wire::descriptor>(failure{connection_errc::protocol, "no descriptor"});
+    if (d && (d->length != range_bytes_ || d->lease != lease_))
+        d = failure{connection_errc::protocol, "the descriptor is for another range or lease"};
+    if (d && (d->generation != lane_->generation() || !lane_->owner_known()))
+        d = failure{connection_errc::protocol, "the descriptor is for another queue pair"};
+    if (d)
+        descriptor_ = std::move(d.value());
+    else
+        fall_back(reason::decode_error, d.error());
+    return d.has_value();
 }
 
 bool transfer::prepare_read() {
@@ -337,7 +353,9 @@ void transfer::submit_read() {
 /// The NIC is done with the destination, one way or the other; only now does the lease end.
 void transfer::read_ended(read_job::outcome o, const failure& f) {
     job_.reset();
-    end_lease();
+    const bool again = o == read_job::outcome::bystander && !answered_ && !lease_lost_ &&
+                       rekeys_ < most_rekeys && !connection_->closing();
+    if (!again) end_lease();
     connection_->read_over();
     if (o == read_job::outcome::done) connection_->lane_worked();
     if (answered_) return succeed();
@@ -349,10 +367,46 @@ void transfer::read_ended(read_job::outcome o, const failure& f) {
     if (lease_lost_ || o == read_job::outcome::stopped)
         return fall_back(reason::lease_lost,
                          {lease_errc::lost, "the lease ended before all bytes had arrived"});
-    fall_back(f.code.category() == lease_category()    ? reason::lease_lost
-              : f.code.category() == device_category() ? reason::no_route
-                                                       : reason::get_failed,
-              f);
+    const auto why = f.code.category() == lease_category()    ? reason::lease_lost
+                     : f.code.category() == device_category() ? reason::no_route
+                                                              : reason::get_failed;
+    if (!again) return fall_back(why, f);
+    ++rekeys_;
+    rekeying_ = {why, f};
+    rekey();
+}
+
+/// The lease lives on and the destination stays where it is: only the way there is new.
+void transfer::rekey() {
+    if (answered_ || !rekeying_) return;
+    auto lane = connection_->lane_for_get([self = shared_from_this()] { self->rekey(); });
+    if (lane.wait) return;
+    if (!lane.lane) return give_up_rekeying();
+    lane_ = std::move(lane.lane);
+    connection_->request(wire::renew{lease_, lane_->offer()},
+                         [self = shared_from_this(), now = s_.env.now()](
+                             const failure& f, wire::body* body, std::span<const std::byte>) {
+                             self->rekeyed(f, body, now);
+                         });
+}
+
+void transfer::rekeyed(const failure& f, wire::body* body, time_point sent) {
+    const auto* reply = f.code ? nullptr : std::get_if<wire::renew_reply>(body);
+    if (reply != nullptr) connection_->learn_owner_end(reply->lane_generation, reply->lane_facts);
+    if (answered_ || !rekeying_) return;
+    if (reply == nullptr || !reply->granted || reply->duration_ms == 0 || !reply->descriptor ||
+        !lane_->offerable())
+        return give_up_rekeying();
+    rekeying_.reset();
+    hold_lease(lease_, sent, milliseconds(reply->duration_ms));
+    if (!planted(bug::old_key_read_again) && !take_descriptor(reply->descriptor)) return;
+    ++s_.stats.gets_rekeyed;
+    submit_read();
+}
+
+void transfer::give_up_rekeying() {
+    const auto before = *std::exchange(rekeying_, std::nullopt);
+    fall_back(before.why, before.error);
 }
 
 /// A get into plain memory, or one that returns it, takes its bytes out of the registered block.

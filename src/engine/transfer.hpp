@@ -75,12 +75,19 @@ private:
     void take_inline(const wire::acquire_reply& reply, std::span<const std::byte> payload);
 
     void begin_read(const wire::acquire_reply& reply, time_point sent);
+    /// What the lease and the lane say must fit it; falls back otherwise.
+    bool take_descriptor(const std::optional<std::vector<std::byte>>& encoded);
     /// Finds registered memory for the range; false where it has to wait for the pool to grow or
     /// fell back.
     bool prepare_read();
     void pool_refused(const pool::refusal& r);
     void submit_read();
     void read_ended(read_job::outcome o, const failure& f);
+
+    /// The lane went down for another's READ: asks for a key on a new one and READs again.
+    void rekey();
+    void rekeyed(const failure& f, wire::body* body, time_point sent);
+    void give_up_rekeying();
 
     void begin_pull(const wire::acquire_reply& reply, time_point sent);
     void pull_more();
@@ -137,6 +144,12 @@ private:
     std::optional<wire::descriptor> descriptor_;
     std::shared_ptr<read_lane> lane_;
     std::shared_ptr<read_job> job_;
+    struct setback {
+        reason why;
+        failure error;
+    };
+    std::optional<setback> rekeying_;  ///< while a new key is asked for: what to fall back with
+    unsigned rekeys_ = 0;
 
     // Chunks.
     std::uint64_t asked_ = 0;

@@ -376,12 +376,15 @@ void fields(C& c, subject<C, detach>& v) {
 template <class C>
 void fields(C& c, subject<C, renew>& v) {
     c.number(v.lease);
+    c.optional(1, v.offer);
 }
 template <class C>
 void fields(C& c, subject<C, renew_reply>& v) {
     c.flags(v.granted);
     c.number(v.duration_ms);
     c.optional(1, v.descriptor);
+    c.optional(2, v.lane_generation);
+    c.optional(3, v.lane_facts);
 }
 template <class C>
 void fields(C& c, subject<C, pull>& v) {

@@ -112,12 +112,16 @@ struct detach {
 
 struct renew {
     std::uint64_t lease = 0;
+    /// The lane that the lease was granted for has failed: asks for a key that is good on this one.
+    std::optional<lane_offer> offer{};
     friend bool operator==(const renew&, const renew&) = default;
 };
 struct renew_reply {
     bool granted = false;
     std::uint32_t duration_ms = 0;
     std::optional<std::vector<std::byte>> descriptor{};  ///< fresh, where the key changed
+    std::optional<std::uint32_t> lane_generation{};      ///< as in acquire_reply
+    std::optional<queue_pair_facts> lane_facts{};
     friend bool operator==(const renew_reply&, const renew_reply&) = default;
 };
 

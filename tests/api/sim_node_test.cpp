@@ -367,6 +367,45 @@ BOOST_FIXTURE_TEST_CASE(failed_read_under_require_is_an_error, sim_nodes) {
     BOOST_TEST(got.error().detail.find("sim0") != std::string::npos);
 }
 
+/// Of gets side by side one is refused its READ, whose queue pair takes the others' down with it.
+void refuse_one_of_many(lease_key_choice keys, path_policy policy) {
+    constexpr std::size_t gets = 50;
+    node_options of_owner;
+    of_owner.lease_keys = keys;
+    sim_nodes n(of_owner);
+    n.warm_up();
+    const auto from = n.stage(medium);
+    n.plan->fail_read(n.plan->reads() + 10, fabric::completion_status::remote_access);
+    answers done;
+    std::atomic<std::size_t> by_rdma{0};
+    std::atomic<std::size_t> by_chunks{0};
+    for (std::size_t i = 0; i < gets; ++i)
+        n.consumer->async_get(from, {.policy = policy}, [&, i](error_code ec, const get_result& r) {
+            if (!ec && is_pattern(r.data.bytes()))
+                ++(r.report.path == path::rdma ? by_rdma : by_chunks);
+            done.add(i, ec);
+        });
+    BOOST_REQUIRE(done.wait_for(gets));
+    BOOST_TEST(done.each_once());
+    BOOST_TEST(by_rdma == gets - 1);
+    BOOST_TEST(by_chunks == (policy == path_policy::require ? 0u : 1u));
+    BOOST_TEST(n.consumer->statistics().gets_rekeyed > 0u);
+    BOOST_TEST(n.owner->statistics().leases_expired == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(contract_4_4_gets_beside_a_refused_read_are_rekeyed_with_windows) {
+    refuse_one_of_many(lease_key_choice::window, path_policy::prefer);
+    refuse_one_of_many(lease_key_choice::window, path_policy::require);
+}
+BOOST_AUTO_TEST_CASE(contract_4_4_gets_beside_a_refused_read_are_rekeyed_with_exact_keys) {
+    refuse_one_of_many(lease_key_choice::exact, path_policy::prefer);
+    refuse_one_of_many(lease_key_choice::exact, path_policy::require);
+}
+BOOST_AUTO_TEST_CASE(contract_4_4_gets_beside_a_refused_read_are_rekeyed_with_shared_keys) {
+    refuse_one_of_many(lease_key_choice::fence, path_policy::prefer);
+    refuse_one_of_many(lease_key_choice::fence, path_policy::require);
+}
+
 BOOST_FIXTURE_TEST_CASE(failed_read_into_a_region_falls_back_into_the_region, sim_nodes) {
     warm_up();
     std::vector<std::byte> memory(large);
@@ -613,6 +652,107 @@ BOOST_AUTO_TEST_CASE(lease_of_a_slow_read_is_renewed) {
     BOOST_TEST(!answer.code);
     BOOST_TEST(answer.result.report.path == path::rdma);
     check_pattern(memory);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(scripted_consumer)
+
+/// Speaks frames as a consumer would, over queue pairs that are not there.
+struct frames_of_a_consumer {
+    explicit frames_of_a_consumer(const node& owner) : link(connect_raw(*owner.address())) {
+        link.write(wire::frame{0, wire::hello{.node = {0x1234}}});
+        BOOST_REQUIRE(link.read_frame().has_value());
+    }
+    template <class Reply>
+    Reply ask(wire::body request) {
+        link.write(wire::frame{++last, std::move(request)});
+        for (;;) {
+            const auto got = link.read_frame();
+            BOOST_REQUIRE(got.has_value());
+            note(got->frame);
+            if (got->frame.id == last) return std::get<Reply>(got->frame.body);
+        }
+    }
+    void note(const wire::frame& f) {
+        if (const auto* down = std::get_if<wire::lane_down>(&f.body)) lanes_down.push_back(*down);
+    }
+    void await_lane_down() {
+        const auto before = lanes_down.size();
+        while (lanes_down.size() == before) {
+            const auto got = link.read_frame();
+            BOOST_REQUIRE(got.has_value());
+            note(got->frame);
+        }
+    }
+    [[nodiscard]] static wire::lane_offer offer(std::uint32_t generation) {
+        return {generation, 1,
+                wire::queue_pair_facts{.number = 0x900 + generation,
+                                       .gid = sim::ipv4_gid(10, 0, 0, 2).bytes,
+                                       .path_mtu = 1024,
+                                       .read_depth = 16}};
+    }
+    raw_socket link;
+    std::uint64_t last = 0;
+    std::vector<wire::lane_down> lanes_down;
+};
+
+void new_key_for_a_lease(lease_key_choice keys) {
+    auto o = short_lived();
+    o.lease_keys = keys;
+    sim_nodes n(o);
+    const auto slot = n.stage(medium).handle.slot;
+    frames_of_a_consumer a(*n.owner);
+    frames_of_a_consumer b(*n.owner);
+    const auto acquire = [&](std::optional<wire::lane_offer> offer) {
+        return a.ask<wire::acquire_reply>(
+            wire::acquire{.slot = slot, .deadline_ms = 20'000, .offer = std::move(offer)});
+    };
+    const auto leased = acquire(a.offer(1));
+    const auto chunks = acquire({});
+    BOOST_REQUIRE((leased.answer == wire::answer::rdma));
+    const auto first = wire::decode_descriptor(*leased.descriptor).value();
+    const auto renew = [](frames_of_a_consumer& c, std::uint64_t lease, std::uint32_t generation) {
+        return c.ask<wire::renew_reply>(wire::renew{lease, c.offer(generation)});
+    };
+    BOOST_TEST(!renew(a, leased.lease, 1).granted);  // the lane that it has
+    BOOST_TEST(!renew(b, leased.lease, 1).granted);  // another's
+    BOOST_TEST(!renew(a, leased.lease + 9, 2).granted);
+    BOOST_TEST(!renew(a, chunks.lease, 2).granted);  // has no key
+    const auto again = renew(a, leased.lease, 2);
+    BOOST_TEST_REQUIRE(again.granted);
+    const auto second = wire::decode_descriptor(*again.descriptor).value();
+    BOOST_TEST(second.generation == 2u);
+    BOOST_TEST(second.address == first.address);
+    BOOST_TEST(second.length == first.length);
+    BOOST_TEST(second.lease == leased.lease);
+    BOOST_TEST((*again.lane_generation == 2u && again.lane_facts->number != 0));
+    const bool shared = keys == lease_key_choice::fence;
+    BOOST_TEST((second.keys.front().remote_key == first.keys.front().remote_key) == shared);
+    // The lane that it had is gone: what was granted on it reads nothing any more.
+    BOOST_REQUIRE(a.lanes_down.size() == 1u);
+    BOOST_TEST(a.lanes_down.front().generation == 1u);
+    BOOST_TEST(!renew(a, leased.lease, 1).granted);
+    // With a shared key it is the new lane that has to go when the lease is abandoned.
+    if (shared) {
+        a.await_lane_down();
+        BOOST_TEST(a.lanes_down.back().generation == 2u);
+        BOOST_TEST((a.lanes_down.back().why == reason::fenced));
+    }
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (n.owner->statistics().leases_active != 0 && std::chrono::steady_clock::now() < end)
+        std::this_thread::yield();
+    BOOST_TEST(n.owner->statistics().leases_expired == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(contract_4_4_window_is_bound_anew_for_the_lease_that_asks) {
+    new_key_for_a_lease(lease_key_choice::window);
+}
+BOOST_AUTO_TEST_CASE(contract_4_4_exact_key_is_made_anew_for_the_lease_that_asks) {
+    new_key_for_a_lease(lease_key_choice::exact);
+}
+BOOST_AUTO_TEST_CASE(contract_4_4_lease_with_a_shared_key_is_fenced_on_its_new_queue_pair) {
+    new_key_for_a_lease(lease_key_choice::fence);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -290,6 +290,14 @@ BOOST_AUTO_TEST_CASE(rnr_retry_of_seven_waits_for_ever) {
     BOOST_TEST(a.poll().value().status == completion_status::success);
 }
 
+BOOST_AUTO_TEST_CASE(refused_read_moves_nothing_and_takes_both_queue_pairs_to_error) {
+    connect_ends();
+    net.refuse_reads("a");
+    post(read(1, 0, 1024));
+    BOOST_TEST(expect_failure(*this, completion_status::remote_access) == 1u);
+    BOOST_TEST(arrived(0, 1024) == 0u);
+}
+
 BOOST_AUTO_TEST_CASE(false_success_moves_nothing_and_leaves_the_queue_pair_in_error) {
     connect_ends();
     net.false_success("a");

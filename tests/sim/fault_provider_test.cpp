@@ -222,6 +222,20 @@ BOOST_AUTO_TEST_CASE(failed_read_spoils_its_own_queue_pair_only) {
     BOOST_TEST(net.violations().empty());
 }
 
+BOOST_AUTO_TEST_CASE(nth_read_is_refused_by_the_peers_nic_itself) {
+    open();
+    connect_ends();
+    plan->refuse_read(2);
+    const std::vector<read_request> reads{read(1), read(2), read(3)};
+    a.qp->post_reads(reads).value();
+    net.run();
+    BOOST_TEST(a.poll().value().status == completion_status::success);
+    const auto second = a.poll().value();
+    BOOST_TEST(second.id == 2u);
+    BOOST_TEST(second.status == completion_status::remote_access);
+    BOOST_TEST(b.qp->state().value() == queue_pair_state::error);
+}
+
 BOOST_AUTO_TEST_CASE(completion_queue_of_another_provider_is_refused) {
     open();
     const auto refused = a.device->create_queue_pair(b.completions, 1, {});

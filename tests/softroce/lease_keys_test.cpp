@@ -1,14 +1,18 @@
 // Leases against a consumer that ignores the protocol, over a real queue pair: no byte after the
 // end.
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <latch>
 #include <thread>
 
 #include <boost/test/unit_test.hpp>
 
 #include <rvget/node.hpp>
 
+#include "api/node_impl.hpp"
+#include "fabric/fault/fault_provider.hpp"
 #include "support/pattern.hpp"
 #include "support/rogue_consumer.hpp"
 
@@ -70,6 +74,54 @@ void late_reads_are_refused(lease_key_choice keys) {
         }
     }
     BOOST_TEST(refused == 2 * rounds());
+}
+
+/// Gets side by side over one queue pair; the owner's NIC refuses the READ of one.
+void gets_beside_a_refused_read(lease_key_choice keys) {
+    constexpr std::size_t gets = 51;
+    constexpr std::size_t bytes = std::size_t{1} << 20;
+    node_options o;
+    o.listen = endpoint_address{"127.0.0.1", 0};
+    o.wireup_wait = 10s;
+    o.lease_keys = keys;
+    auto owner = node::start(o).value();
+    auto staging = owner.make_staging(bytes).value();
+    fill_pattern(staging.bytes());
+    const auto from = owner.url_of(owner.stage(std::move(staging)).value());
+
+    const auto plan = std::make_shared<fabric::fault::plan>();
+    const auto nic = fabric::fault::make_fault_provider(fabric::make_verbs_provider(), plan);
+    auto consumer =
+        start_node_on(nic.get(), {.registered_budget_bytes = std::size_t{128} << 20}).value();
+    BOOST_REQUIRE((consumer.get(from)->report.path == path::rdma));
+    plan->refuse_read(plan->reads() + 10);
+    std::atomic<std::size_t> by_rdma{0};
+    std::atomic<std::size_t> by_chunks{0};
+    std::latch answered(gets);
+    for (std::size_t i = 0; i < gets; ++i)
+        consumer.async_get(from, {}, [&](error_code ec, const get_result& r) {
+            if (!ec && pattern_mismatch(r.data.bytes()) == bytes)
+                ++(r.report.path == path::rdma ? by_rdma : by_chunks);
+            answered.count_down();
+        });
+    answered.wait();
+    BOOST_TEST(by_rdma == gets - 1);
+    BOOST_TEST(by_chunks == 1u);
+    BOOST_TEST(consumer.statistics().gets_rekeyed >= 1u);
+    BOOST_TEST(consumer.statistics().queue_pairs_failed == 1u);
+    BOOST_TEST(owner.statistics().leases_expired == 0u);
+    BOOST_TEST(consumer.shutdown(20s));
+    BOOST_TEST(owner.shutdown(20s));
+}
+
+BOOST_AUTO_TEST_CASE(contract_4_4_fifty_gets_beside_a_refused_read_go_on_with_windows) {
+    gets_beside_a_refused_read(lease_key_choice::window);
+}
+BOOST_AUTO_TEST_CASE(contract_4_4_fifty_gets_beside_a_refused_read_go_on_with_exact_keys) {
+    gets_beside_a_refused_read(lease_key_choice::exact);
+}
+BOOST_AUTO_TEST_CASE(contract_4_4_fifty_gets_beside_a_refused_read_go_on_with_shared_keys) {
+    gets_beside_a_refused_read(lease_key_choice::fence);
 }
 
 BOOST_AUTO_TEST_CASE(device_proves_windows_and_uses_them_by_default) {

@@ -92,6 +92,8 @@ BOOST_AUTO_TEST_CASE(contract_6_1_cut_inside_fixed_fields_is_refused) {
             *a = {};
         } else if (auto* r = std::get_if<acquire_reply>(&bare.body)) {
             *r = {};
+        } else if (auto* o = std::get_if<renew>(&bare.body)) {
+            *o = {};
         } else if (auto* n = std::get_if<renew_reply>(&bare.body)) {
             *n = {};
         } else if (auto* g = std::get_if<goodbye>(&bare.body)) {
@@ -255,7 +257,7 @@ BOOST_AUTO_TEST_CASE(value_beyond_its_limit_is_a_broken_precondition) {
     BOOST_CHECK_THROW(encode(frame{0, pull{1, 0, max_payload_bytes + 1}}), std::invalid_argument);
     BOOST_CHECK_THROW(encode(frame{0, lane_down{1, static_cast<reason>(200)}}),
                       std::invalid_argument);
-    const renew_reply huge{true, 1, std::vector<std::byte>(65536)};
+    const renew_reply huge{true, 1, std::vector<std::byte>(65536), {}, {}};
     BOOST_CHECK_THROW(encode(frame{0, huge}), std::invalid_argument);
     const acquire_reply head{.descriptor = std::vector<std::byte>(65500), .detail = "too much"};
     BOOST_CHECK_THROW(encode(frame{0, head}), std::invalid_argument);

@@ -116,6 +116,9 @@ inline std::vector<golden_frame> golden_frames() {
          {0, detach{{1, 0x8000000000000000}}},
          "04 00 0000000000000000 0200 0100000000000000 0000000000000080"},
         {"renew", {11, renew{0x77}}, "05 00 0b00000000000000 7700000000000000"},
+        {"renew_with_offer",
+         {11, renew{0x77, lane_offer{7, 1, std::nullopt}}},
+         "05 00 0b00000000000000 7700000000000000 01 0600 07000000 0100"},
         {"renew_reply",
          {11, renew_reply{true, 30000, descriptor}},
          "06 00 0b00000000000000 01 30750000 01 0300 0a0b0c"},
@@ -234,10 +237,7 @@ private:
         v.length = number<std::uint64_t>();
         v.deadline_ms = number<std::uint32_t>();
         v.force = random_.coin();
-        v.offer = maybe([this] {
-            return lane_offer{number<std::uint32_t>(), number<std::uint16_t>(),
-                              maybe([this] { return facts(); })};
-        });
+        v.offer = maybe([this] { return offer(); });
         v.no_offer_reason = reason();
         v.detaches = leases();
     }
@@ -255,9 +255,16 @@ private:
         v.detail = text();
     }
     void fill(detach& v) { v.leases = leases(); }
-    void fill(renew& v) { v.lease = number<std::uint64_t>(); }
+    lane_offer offer() {
+        return {number<std::uint32_t>(), number<std::uint16_t>(),
+                maybe([this] { return facts(); })};
+    }
+    void fill(renew& v) {
+        v = {number<std::uint64_t>(), maybe([this] { return offer(); })};
+    }
     void fill(renew_reply& v) {
-        v = {random_.coin(), number<std::uint32_t>(), maybe([this] { return bytes(); })};
+        v = {random_.coin(), number<std::uint32_t>(), maybe([this] { return bytes(); }),
+             maybe([this] { return number<std::uint32_t>(); }), maybe([this] { return facts(); })};
     }
     void fill(pull& v) {
         v = {number<std::uint64_t>(), number<std::uint64_t>(),

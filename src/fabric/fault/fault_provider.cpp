@@ -172,8 +172,12 @@ private:
         const bool already = completions_->is_doomed(number);
         const auto doomed = plan_->count_reads(requests.size());
         if (!already && !doomed) return beneath_->post_reads(requests);
-        if (doomed) completions_->doom(*beneath_, requests[doomed->index].id, doomed->status);
         std::vector<read_request> visible(requests.begin(), requests.end());
+        if (doomed && !doomed->status) {
+            visible[doomed->index].remote_key ^= 0x5a5a5a00U;
+            return beneath_->post_reads(visible);
+        }
+        if (doomed) completions_->doom(*beneath_, requests[doomed->index].id, *doomed->status);
         for (std::size_t i = already ? 0 : doomed->index; i < visible.size(); ++i) {
             visible[i].signalled = true;
         }

@@ -51,6 +51,11 @@ void plan::fail_read(std::uint64_t nth, completion_status status) {
     read_actions_.push_back({nth, status});
 }
 
+void plan::refuse_read(std::uint64_t nth) {
+    const std::lock_guard lock(mutex_);
+    read_actions_.push_back({nth, std::nullopt});
+}
+
 std::uint64_t plan::count(call kind) const {
     const std::lock_guard lock(mutex_);
     return kind == call::any ? total_ : counts_[static_cast<std::size_t>(kind)];

@@ -59,6 +59,8 @@ public:
     /// was posted behind it completes as flushed. From its post on, all requests of that queue
     /// pair are signalled. READs in flight on it must differ by id.
     void fail_read(std::uint64_t nth, completion_status status);
+    /// The `nth` READ is posted with a key that nobody has: the peer's NIC itself refuses it.
+    void refuse_read(std::uint64_t nth);
 
     [[nodiscard]] std::uint64_t count(call kind) const;  ///< `any`: of all kinds together
     [[nodiscard]] counts_by_kind counts() const;
@@ -76,7 +78,7 @@ public:
     /// Counts `n` READs; returns the index within them of the first that is to fail, and how.
     struct doomed_read {
         std::size_t index = 0;
-        completion_status status = completion_status::success;
+        std::optional<completion_status> status;  ///< none: the peer's NIC refuses it
     };
     [[nodiscard]] std::optional<doomed_read> count_reads(std::size_t n);
 
@@ -91,7 +93,7 @@ private:
     };
     struct read_action {
         std::uint64_t nth = 0;
-        completion_status status = completion_status::success;
+        std::optional<completion_status> status;
     };
 
     mutable std::mutex mutex_;

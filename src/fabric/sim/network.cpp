@@ -250,6 +250,11 @@ void network::false_success(std::string_view host, unsigned reads) {
     world_->host_at(world_->host_named(host)).false_successes = reads;
 }
 
+void network::refuse_reads(std::string_view host, unsigned reads) {
+    const std::lock_guard lock(world_->mutex);
+    world_->host_at(world_->host_named(host)).refused_reads = reads;
+}
+
 void network::fail_ready_to_receive(std::string_view host, int error_number, unsigned times) {
     const std::lock_guard lock(world_->mutex);
     auto& record = world_->host_at(world_->host_named(host));

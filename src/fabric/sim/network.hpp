@@ -139,6 +139,9 @@ public:
     /// The next `reads` READs of `host` complete with success, move nothing and leave their queue
     /// pair in error. With the quirk `success_needs_state_query` poll() says false_success.
     void false_success(std::string_view host, unsigned reads = 1);
+    /// The next `reads` READs of `host` are refused by their peer's NIC, as if their keys were
+    /// revoked: both queue pairs go to error.
+    void refuse_reads(std::string_view host, unsigned reads = 1);
     /// The next `times` to_ready_to_receive of `host` fail with `error_number`.
     void fail_ready_to_receive(std::string_view host, int error_number, unsigned times = 1);
 

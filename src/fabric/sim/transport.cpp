@@ -335,6 +335,10 @@ void world::read_piece(queue_pair_record& q) {
         return refuse(q, peer, completion_status::remote_invalid_request);
     }
     if (!remote_read_allowed(peer, wr)) return refuse(q, peer, completion_status::remote_access);
+    if (auto& scripted = hosts_[q.host]->refused_reads; scripted != 0) {
+        --scripted;
+        return refuse(q, peer, completion_status::remote_access);
+    }
     if (auto& scripted = hosts_[q.host]->false_successes; scripted != 0) {
         --scripted;
         return fail(q, completion_status::success);

@@ -45,6 +45,7 @@ struct host_record {
     bool alive = true;
     std::vector<std::unique_ptr<nic>> nics;
     unsigned false_successes = 0;
+    unsigned refused_reads = 0;
     unsigned ready_to_receive_failures = 0;
     int ready_to_receive_error = 0;
 };

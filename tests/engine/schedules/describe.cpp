@@ -39,9 +39,13 @@ struct describer {
     std::string operator()(const wire::detach& m) const {
         return "detach of leases " + leases(m.leases);
     }
-    std::string operator()(const wire::renew& m) const { return "renew lease " + number(m.lease); }
+    std::string operator()(const wire::renew& m) const {
+        return "renew lease " + number(m.lease) +
+               (m.offer ? " on lane " + number(m.offer->generation) : "");
+    }
     std::string operator()(const wire::renew_reply& m) const {
-        return m.granted ? "renewed for " + number(m.duration_ms) + " ms" : "renewal refused";
+        if (!m.granted) return "renewal refused";
+        return "renewed for " + number(m.duration_ms) + " ms" + (m.descriptor ? ", new key" : "");
     }
     std::string operator()(const wire::pull& m) const {
         return "pull " + number(m.offset) + "+" + number(m.bytes) + " of lease " + number(m.lease);

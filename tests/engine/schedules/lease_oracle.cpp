@@ -20,7 +20,8 @@ void lease_oracle::sent(const link_end& from, const wire::frame& f) {
     if (const auto* m = std::get_if<wire::acquire>(&f.body)) {
         acquire_sent(from, *m);
         unanswered_[key] = {f.body, clock_};
-    } else if (std::holds_alternative<wire::renew>(f.body)) {
+    } else if (const auto* renewal = std::get_if<wire::renew>(&f.body)) {
+        if (renewal->offer) offer_sent(from, *renewal->offer);
         unanswered_[key] = {f.body, clock_};
     } else if (const auto* r = std::get_if<wire::acquire_reply>(&f.body)) {
         acquire_answered(from, f.id, *r);
@@ -60,11 +61,24 @@ void lease_oracle::delivered(const link_end& to, const wire::frame& f) {
 
 void lease_oracle::acquire_sent(const link_end& from, const wire::acquire& m) {
     ends_sent(from, m.detaches);
-    if (!m.offer || !m.offer->facts) return;
-    auto& l = lanes_[{from.connection, m.offer->generation}];
-    if (l.queue_pair != 0 && l.queue_pair != m.offer->facts->number)
+    if (m.offer) offer_sent(from, *m.offer);
+}
+
+void lease_oracle::offer_sent(const link_end& from, const wire::lane_offer& offer) {
+    if (!offer.facts) return;
+    auto& l = lanes_[{from.connection, offer.generation}];
+    if (l.queue_pair != 0 && l.queue_pair != offer.facts->number)
         fail("two queue pairs were offered as one generation");
-    l.queue_pair = m.offer->facts->number;
+    l.queue_pair = offer.facts->number;
+}
+
+void lease_oracle::read_by(lease& l, const std::vector<std::byte>& descriptor) {
+    const auto d = wire::decode_descriptor(descriptor).value();
+    l.generation = d.generation;
+    l.address = d.address;
+    l.length = d.length;
+    l.key = d.keys.front().remote_key;
+    if (d.mode != mode_) fail("a lease has another kind of key than asked for");
 }
 
 void lease_oracle::acquire_answered(const link_end& owner, std::uint64_t id,
@@ -83,14 +97,7 @@ void lease_oracle::acquire_answered(const link_end& owner, std::uint64_t id,
         l.end = clock_ + milliseconds(m.duration_ms);
         l.cap = std::max(l.end, clock_ + milliseconds(asked.deadline_ms));
         l.by_nic = by_nic;
-        if (by_nic) {
-            const auto d = wire::decode_descriptor(*m.descriptor).value();
-            l.generation = d.generation;
-            l.address = d.address;
-            l.length = d.length;
-            l.key = d.keys.front().remote_key;
-            if (d.mode != mode_) fail("a lease has another kind of key than asked for");
-        }
+        if (by_nic) read_by(l, *m.descriptor);
         leases_.push_back(l);
     }
     unheard_.insert(std::move(node));
@@ -100,7 +107,8 @@ void lease_oracle::renewal_answered(const link_end& owner, std::uint64_t id,
                                     const wire::renew_reply& m) {
     auto node = unanswered_.extract({owner.connection, id});
     if (node.empty()) return fail("a renewal was answered twice, or was never asked");
-    const auto lease_id = std::get<wire::renew>(node.mapped().body).lease;
+    const auto& asked = std::get<wire::renew>(node.mapped().body);
+    const auto lease_id = asked.lease;
     if (m.granted) {
         auto* l = find(owner.node, lease_id);
         if (l == nullptr) return fail("a lease was renewed that was never granted");
@@ -110,6 +118,15 @@ void lease_oracle::renewal_answered(const link_end& owner, std::uint64_t id,
             fail("a lease was renewed after its fence");
         l->end = clock_ + milliseconds(m.duration_ms);
         if (l->end > l->cap) fail("a renewal goes beyond the deadline that the acquire carried");
+        if (m.descriptor.has_value() != asked.offer.has_value())
+            fail("a key was renewed without an offer, or none was for an offer");
+        if (m.descriptor) {
+            const auto before = *l;
+            read_by(*l, *m.descriptor);
+            if (l->address != before.address || l->length != before.length)
+                fail("a renewed key is for another range");
+            if (l->generation == before.generation) fail("a key was renewed for the lane it had");
+        }
     }
     unheard_.insert(std::move(node));
 }

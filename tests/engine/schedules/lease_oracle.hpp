@@ -76,6 +76,8 @@ private:
     };
 
     void acquire_sent(const link_end& from, const wire::acquire& m);
+    void offer_sent(const link_end& from, const wire::lane_offer& offer);
+    void read_by(lease& l, const std::vector<std::byte>& descriptor);
     void acquire_answered(const link_end& owner, std::uint64_t id, const wire::acquire_reply& m);
     void renewal_answered(const link_end& owner, std::uint64_t id, const wire::renew_reply& m);
     void ends_sent(const link_end& consumer, const std::vector<std::uint64_t>& ids);

@@ -69,11 +69,12 @@ operation make_get(prng& r, std::size_t owners, std::size_t nodes) {
 
 operation make_disturbance(prng& r, std::size_t owners, std::size_t nodes) {
     using k = operation_kind;
-    constexpr k kinds[] = {k::cut,       k::cut,         k::pause,           k::pause,
-                           k::resume,    k::drop,        k::undrop,          k::link_down,
-                           k::link_up,   k::fail_wiring, k::refuse_connects, k::accept_connects,
-                           k::shut_down, k::unregister,  k::false_success,   k::false_success,
-                           k::lose_gid,  k::regain_gid};
+    constexpr k kinds[] = {k::cut,         k::cut,         k::pause,           k::pause,
+                           k::resume,      k::drop,        k::undrop,          k::link_down,
+                           k::link_up,     k::fail_wiring, k::refuse_connects, k::accept_connects,
+                           k::shut_down,   k::unregister,  k::false_success,   k::false_success,
+                           k::refuse_read, k::refuse_read, k::refuse_read,     k::lose_gid,
+                           k::regain_gid};
     operation o;
     o.kind = r.of(kinds);
     const auto owner = static_cast<std::uint8_t>(r.below(static_cast<std::uint32_t>(owners)));
@@ -89,6 +90,24 @@ operation make_disturbance(prng& r, std::size_t owners, std::size_t nodes) {
     if (of_owner || (of_either && r.one_in(2))) o.node = owner;
     o.milliseconds = r.one_in(2) ? 400 : 2000;
     return o;
+}
+
+/// Gets of one consumer side by side, of which one is refused.
+void add_refusal_among_many(prng& r, schedule& s, std::size_t owners, std::size_t nodes,
+                            std::uint32_t staged) {
+    auto get = make_get(r, owners, nodes);
+    const auto gets = 3 + r.below(5);
+    const auto refused = r.below(gets);
+    for (std::uint32_t i = 0; i < gets; ++i) {
+        if (i == refused)
+            s.operations.push_back({.kind = operation_kind::refuse_read, .node = get.node});
+        const auto node = get.node;
+        get = make_get(r, owners, nodes);
+        get.node = node;
+        get.slot = static_cast<std::uint8_t>(get.slot % staged);
+        get.milliseconds = 2000;
+        s.operations.push_back(get);
+    }
 }
 
 }  // namespace
@@ -158,6 +177,7 @@ schedule make_schedule(std::uint64_t seed) {
         }
         s.operations.push_back(o);
     }
+    if (r.one_in(4)) add_refusal_among_many(r, s, owners, nodes, staged);
     return s;
 }
 
@@ -221,7 +241,10 @@ public:
                 if (core->stats().gets_started != core->stats().gets_answered)
                     fail(world_.name(i) + ": gets started and answered differ");
         for (std::size_t i = 0; i < world_.size(); ++i)
-            if (world_.core(i) != nullptr) revocations_ += world_.core(i)->stats().revocations;
+            if (const auto* core = world_.core(i)) {
+                revocations_ += core->stats().revocations;
+                rekeyed_ += core->stats().gets_rekeyed;
+            }
         users_.release_all();
         settle("after the releases");
         for (std::size_t i = 0; i < world_.size() && !failed(); ++i)
@@ -240,6 +263,7 @@ public:
         for (std::size_t p = 0; p < o.answers.size(); ++p)
             o.answers[p] = users_.answers(static_cast<path>(p));
         o.revocations = revocations_;
+        o.rekeyed = rekeyed_;
         return o;
     }
 
@@ -273,6 +297,7 @@ private:
     bool natural_ = false;
     std::size_t steps_ = 0;
     std::uint64_t revocations_ = 0;
+    std::uint64_t rekeyed_ = 0;
 };
 
 }  // namespace

@@ -34,6 +34,7 @@ struct outcome {
     std::size_t calls = 0;
     std::array<std::size_t, 3> answers{};  ///< good ones, by path
     std::uint64_t revocations = 0;
+    std::uint64_t rekeyed = 0;
 };
 
 using trace_line = std::function<void(const std::string&)>;

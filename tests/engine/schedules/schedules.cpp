@@ -68,6 +68,7 @@ int explore(std::uint64_t first, std::uint64_t count) {
     std::uint64_t steps = 0;
     std::uint64_t calls = 0;
     std::uint64_t revocations = 0;
+    std::uint64_t rekeyed = 0;
     std::array<std::uint64_t, 3> answers{};
     for (std::uint64_t i = 0; i < count; ++i) {
         const auto s = make_schedule(first + i);
@@ -76,16 +77,17 @@ int explore(std::uint64_t first, std::uint64_t count) {
         steps += o.steps;
         calls += o.calls;
         revocations += o.revocations;
+        rekeyed += o.rekeyed;
         for (std::size_t p = 0; p < answers.size(); ++p) answers[p] += o.answers[p];
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
     std::cout << "all held: " << steps << " steps, " << calls << " gets (rdma " << answers[0]
               << ", inline " << answers[1] << ", chunked " << answers[2] << " with bytes), "
-              << revocations << " revocations, " << took.count() << " s, "
-              << static_cast<double>(count) / took.count() << " schedules/s\n";
+              << revocations << " revocations, " << rekeyed << " re-keyed, " << took.count()
+              << " s, " << static_cast<double>(count) / took.count() << " schedules/s\n";
     // A run that never took a path proves nothing about it.
-    return count < 1000 ||
-                   (answers[0] != 0 && answers[1] != 0 && answers[2] != 0 && revocations != 0)
+    return count < 1000 || (answers[0] != 0 && answers[1] != 0 && answers[2] != 0 &&
+                            revocations != 0 && rekeyed != 0)
                ? 0
                : 1;
 }

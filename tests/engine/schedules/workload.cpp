@@ -31,12 +31,14 @@ std::string host(std::size_t node) { return "n" + std::to_string(node); }
 }  // namespace
 
 std::string describe(const operation& o) {
-    constexpr const char* names[] = {
-        "stage",           "release",       "get",        "cancel",     "connect",
-        "metadata",        "reference",     "unregister", "cut",        "pause",
-        "resume",          "drop",          "undrop",     "link down",  "link up",
-        "fail wiring",     "false success", "lose gid",   "regain gid", "refuse connects",
-        "accept connects", "shut down"};
+    constexpr const char* names[] = {"stage",           "release",       "get",
+                                     "cancel",          "connect",       "metadata",
+                                     "reference",       "unregister",    "cut",
+                                     "pause",           "resume",        "drop",
+                                     "undrop",          "link down",     "link up",
+                                     "fail wiring",     "false success", "refuse read",
+                                     "lose gid",        "regain gid",    "refuse connects",
+                                     "accept connects", "shut down"};
     constexpr const char* kinds[] = {"owned", "pinned", "into"};
     std::string text = names[static_cast<std::size_t>(o.kind)];
     text += " n" + std::to_string(o.node);
@@ -439,6 +441,9 @@ void workload::disturb(const operation& o) {
         case operation_kind::false_success:
             nic.false_success(host(o.node));
             break;
+        case operation_kind::refuse_read:
+            nic.refuse_reads(host(o.node));
+            break;
         case operation_kind::lose_gid:
             nic.set_gids(host(o.node), "sim0", 1, {});
             break;
@@ -498,6 +503,7 @@ void workload::end_disturbances() {
         world_.nic().set_gids(host(i), "sim0", 1, world::gids_of(i));
         world_.nic().fail_ready_to_receive(host(i), 0, 0);
         world_.nic().false_success(host(i), 0);
+        world_.nic().refuse_reads(host(i), 0);
         world_.net().refuse_connections_to(i, false);
         for (std::size_t j = 0; j < i; ++j) world_.nic().drop_between(host(i), host(j), false);
     }

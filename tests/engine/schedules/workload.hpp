@@ -32,6 +32,7 @@ enum class operation_kind : std::uint8_t {
     link_up,
     fail_wiring,    ///< the next modify to RTR of a node fails
     false_success,  ///< the next READ of a node says success and has moved nothing (rxe)
+    refuse_read,    ///< the next READ of a node is refused: its queue pair takes others along
     lose_gid,       ///< a node's address goes away, and with it its GID
     regain_gid,
     refuse_connects,  ///< an owner's port is closed for new connections
