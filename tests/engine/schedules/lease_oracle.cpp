@@ -157,18 +157,17 @@ void lease_oracle::ends_heard(const link_end& owner, const std::vector<std::uint
 
 void lease_oracle::fence_sent(const link_end& owner, const wire::lane_down& m) {
     auto& lane = lanes_[{owner.connection, m.generation}];
-    lane.fenced = true;
-    if (ending_[owner.node]) return;
     const auto reads_there = [&](const lease& l) {
         return l.connection == owner.connection && l.by_nic && l.generation == m.generation;
     };
     if (m.why != reason::fenced) {
-        lane.fenced = false;
         lane.given_up = true;
         if (m.why == reason::no_lane && std::ranges::any_of(leases_, reads_there))
             fail("a lane counts as never wired although leases were granted on it");
         return;
     }
+    lane.fenced = true;
+    if (ending_[owner.node]) return;
     if (mode_ != wire::lease_mode::fence) fail("a lane was fenced although its leases have keys");
     const bool due = std::any_of(leases_.begin(), leases_.end(), [&](const lease& l) {
         return reads_there(l) && !l.end_heard && l.end <= clock_;
