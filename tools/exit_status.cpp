@@ -55,6 +55,8 @@ std::string_view to_string(exit_status s) noexcept {
             return "deadline";
         case exit_status::out_of_range:
             return "out_of_range";
+        case exit_status::authentication:
+            return "authentication";
     }
     return "signal";
 }
@@ -70,6 +72,9 @@ exit_status status_of(const error_code& code, path_policy policy) noexcept {
     }
     if (code.category() == request_category()) {
         return of_request(static_cast<request_errc>(code.value()));
+    }
+    if (code == connection_errc::authentication) {
+        return exit_status::authentication;
     }
     if (code == connection_errc::wrong_owner) {
         return exit_status::not_found;
@@ -96,6 +101,7 @@ std::string_view exit_status_help() noexcept {
            "  7  the peer does not answer, or the connection was lost\n"
            "  8  the deadline passed\n"
            "  9  the range is not inside the data\n"
+           "  10 authentication failed: the peer did not prove who it is, or refused this proof\n"
            "  129, 130, 143  ended by SIGHUP, SIGINT, SIGTERM, after cleaning up\n";
 }
 

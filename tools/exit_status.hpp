@@ -17,6 +17,7 @@ enum class exit_status : int {
     connection = 7,          ///< the peer does not answer, broke off, or broke the protocol
     deadline = 8,            ///< --deadline, or a request's own deadline, passed
     out_of_range = 9,        ///< the range is not inside the slot
+    authentication = 10,     ///< the peer did not prove who it is, or refused this end's proof
     diagnostic_usage = 64,   ///< bad arguments of doctor, check or list (sysexits(3))
     // 128 + n: signal n came; see report_signal()
 };

@@ -8,6 +8,7 @@
 
 #include <rvget/node.hpp>
 
+#include "authentication.hpp"
 #include "commands.hpp"
 #include "console.hpp"
 #include "download.hpp"
@@ -22,6 +23,7 @@ constexpr std::uint64_t default_segment_bytes = std::uint64_t{4} << 20;
 constexpr std::uint32_t segments_in_flight = 4;
 
 struct get_settings {
+    node_options node = node_options::from_environment();
     download_settings what;
     std::string output;
     std::string device;
@@ -49,6 +51,7 @@ command_line describe() {
     line.add("device", "NAME", "the RDMA device to use; default: the first usable one");
     line.add("sync", nullptr, "flush FILE to its disk before it gets its name");
     line.add("quiet,q", nullptr, "no progress bar, no result line");
+    add_authentication(line);
     line.take_operands("url");
     return line;
 }
@@ -99,7 +102,7 @@ result<get_settings> read(const command_line& line) {
 }
 
 node_options options_for(const get_settings& s) {
-    auto o = node_options::from_environment();
+    auto o = s.node;
     o.policy = s.what.policy;
     o.device = s.device;
     // Nothing is registered that would not be used.
@@ -265,9 +268,13 @@ int get(const arguments& given) {
     if (const auto over = line.parse(given)) {
         return *over;
     }
-    const auto settings = read(line);
+    auto settings = read(line);
     if (!settings) {
         return line.wrong(sentence_of(settings.error()));
+    }
+    if (auto known = read_authentication(line, settings->node); !known) {
+        return report_error(status_of(known.error().code), sentence_of(known.error()),
+                            settings->json);
     }
     // Before signals are watched: opening a FIFO waits for its reader, and must end at a Ctrl-C.
     auto out = output_file::open(settings->output);

@@ -9,6 +9,7 @@
 
 #include <rvget/node.hpp>
 
+#include "authentication.hpp"
 #include "commands.hpp"
 #include "console.hpp"
 #include "quantity.hpp"
@@ -38,8 +39,9 @@ command_line describe() {
         "there, "
         "and\nprints one line for each: its URL, two blanks, its name. Serves until SIGINT or "
         "SIGTERM.\nThe bytes are a snapshot: what happens to FILE afterwards does not matter. "
-        "Whoever knows a URL\ncan get the bytes, and nothing on the wire is encrypted: keep URLs "
-        "secret and the network trusted.\n");
+        "Whoever knows a URL\ncan get the bytes, unless --secret-file asks for more, and nothing "
+        "on "
+        "the wire is encrypted:\nkeep URLs secret and the network trusted.\n");
     line.add("listen", "ADDR", "HOST, HOST:PORT or [IPV6]:PORT; default 127.0.0.1, a free port");
     line.add("advertise", "HOST",
              "the host to print in URLs; default: the one it listens on, or this "
@@ -53,6 +55,7 @@ command_line describe() {
     line.add("wireup-wait", "MS",
              "how long a first get waits for its queue pair before it is served "
              "in chunks (default 50)");
+    add_authentication(line);
     line.take_operands("file");
     return line;
 }
@@ -134,7 +137,7 @@ std::string advertised_host(const serve_settings& s, const endpoint_address& at)
     error_code ec;
     const auto address = boost::asio::ip::make_address(at.host, ec);
     const bool everywhere = !ec && address.is_unspecified();
-    if (ec || !address.is_loopback()) {
+    if (s.node.secret.empty() && (ec || !address.is_loopback())) {
         note("WARNING: open without authentication on " + at.to_string() +
              ": whoever reaches it and knows a URL gets the bytes, unencrypted; keep it to a "
              "trusted "
@@ -252,6 +255,9 @@ int serve(const arguments& given) {
     const auto failed = [&](const failure& f) {
         return report_error(status_of(f.code), sentence_of(f), settings->json);
     };
+    if (auto known = read_authentication(line, settings->node); !known) {
+        return failed(known.error());
+    }
     std::vector<source_file> files;
     for (const auto& path : settings->files) {
         auto file = source_file::open(path);

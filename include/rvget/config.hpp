@@ -55,6 +55,12 @@ struct node_options {
     /// How long a silent control connection may stay unproven before it counts as dead.
     std::chrono::milliseconds peer_timeout{5'000};
 
+    /// Where it is not empty: known to every node that this one talks to, of at least 16 bytes,
+    /// best 32 random ones. Both ends of a control connection prove that they know it before
+    /// anything else is said, and who does not is told nothing. It encrypts nothing; see
+    /// docs/security.md.
+    std::string secret;
+
     /// Registered memory: first arena, growth limit, and the budget over all of it.
     std::size_t first_arena_bytes = std::size_t{64} << 20;
     std::size_t max_arena_bytes = std::size_t{1} << 30;
@@ -71,6 +77,9 @@ struct node_options {
 
     /// As owner: consumers connected at once, and leases active at once, before `busy`.
     std::size_t max_consumers = 4096;
+    /// As owner: connections whose consumer has not yet proved itself and greeted. Beyond it the
+    /// oldest of them is closed.
+    std::size_t max_handshakes = 256;
     std::size_t max_leases = 65'536;
 
     /// How long the reactor polls after the last completion before it sleeps; 0 where the process

@@ -45,6 +45,7 @@ enum class connection_errc {
     version_mismatch,    ///< no protocol version in common
     wrong_owner,         ///< the address is served by another owner than the handle's
     queue_pair,          ///< the queue pair went to error; the detail names the status
+    authentication,      ///< the peer did not prove who it is, or did not accept this end's proof
 };
 
 /// The RDMA device: reopen it or choose another.

@@ -64,6 +64,10 @@ result<void> node_options::validate() const {
         return wrong("registered_budget_bytes is less than first_arena_bytes");
     if (worker_threads < 1) return wrong("worker_threads is 0");
     if (max_consumers < 1 || max_leases < 1) return wrong("max_consumers or max_leases is 0");
+    if (max_handshakes < 1) return wrong("max_handshakes is 0");
+    if (!secret.empty() && (secret.size() < 16 || secret.size() > 4096))
+        return wrong("secret has " + std::to_string(secret.size()) +
+                     " bytes and between 16 and 4096; best are 32 random ones");
     return {};
 }
 

@@ -42,7 +42,7 @@ result<node> node::impl::start(node_options options, boost::asio::io_context* co
     engine::runtime_options ro;
     ro.spin = i->options.spin;
     ro.worker_threads = i->options.worker_threads;
-    ro.max_accepted = i->options.max_consumers;
+    ro.max_accepted = i->options.max_consumers + i->options.max_handshakes;
     ro.peer_timeout = i->options.peer_timeout;
     try {
         i->runtime = context != nullptr ? std::make_unique<engine::runtime>(*context, ro)

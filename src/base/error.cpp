@@ -67,6 +67,8 @@ std::string_view text(connection_errc code) noexcept {
             return "the address is served by another owner";
         case connection_errc::queue_pair:
             return "the queue pair went to error";
+        case connection_errc::authentication:
+            return "authentication failed";
     }
     return "unknown connection error";
 }

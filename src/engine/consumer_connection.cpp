@@ -48,6 +48,8 @@ void consumer_connection::connected(std::shared_ptr<control_link> link) {
 }
 
 void consumer_connection::greeted(const wire::hello& m) {
+    if (const auto proven = link_->proven_peer(); proven && *proven != m.node)
+        return protocol_error("a greeting with another id than the proven one");
     const auto newest = std::min(m.version_newest, wire::protocol_version);
     if (newest < std::max(m.version_oldest, wire::protocol_version_oldest))
         return end(connection_errc::version_mismatch,
@@ -86,7 +88,9 @@ void consumer_connection::read_over() {
 void consumer_connection::on_closed(const failure& why) {
     if (state_ == state::closed) return;
     const auto self = shared_from_this();  // the handlers below may drop the last other reference
-    const failure f = goodbye_.value_or(why);
+    failure f = goodbye_.value_or(why);
+    if (!goodbye_ && state_ == state::greeting && f.code == connection_errc::lost)
+        f.detail += " before it greeted; it may ask for a proof of who is there (a secret, TLS)";
     state_ = state::closed;
     s_.env.cancel(std::exchange(timer_, 0));
     s_.env.cancel(std::exchange(ended_timer_, 0));

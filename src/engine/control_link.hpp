@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,6 +60,8 @@ public:
     /// Numeric address of the peer and of our own end, for the choice of a route.
     [[nodiscard]] virtual std::string peer_address() const = 0;
     [[nodiscard]] virtual std::string own_address() const = 0;
+    /// The id that the peer has proved to have, where the connection is one that asks for proof.
+    [[nodiscard]] virtual std::optional<node_id> proven_peer() const { return std::nullopt; }
 };
 
 /// Makes control connections. All calls and callbacks on the strand.

@@ -5,14 +5,26 @@
 
 #include "base/log.hpp"
 #include "engine/planted.hpp"
+#include "engine/secret_network.hpp"
 
 namespace rvget::engine {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Strangers decide how often they are refused, so not each refusal gets a line of the log.
+constexpr auto refusals_said_every = 10s;
+
+}  // namespace
 
 node_core::node_core(environment& env, control_network& net, const node_options& options,
                      std::shared_ptr<rdma_context> rdma)
     : options_(options),
       rdma_(std::move(rdma)),
-      services_{env, net, options, node_id{env.random()}, *rdma_, stats_},
+      self_(node_id{env.random()}),
+      secret_net_(options.secret.empty() ? nullptr
+                                         : make_secret_network(env, net, self_, options.secret)),
+      services_{env, secret_net_ ? *secret_net_ : net, options, self_, *rdma_, stats_},
       owner_(services_),
       consumer_(services_) {
     if (rdma_->usable()) env.watch(rdma_);
@@ -30,15 +42,50 @@ result<std::optional<endpoint_address>> node_core::start() {
 }
 
 void node_core::accepted(std::shared_ptr<control_link> link) {
-    if (owner_.draining() || connections_.size() >= options_.max_consumers) {
+    if (owner_.draining()) {
         link->close();
         return;
     }
+    // The oldest goes, not the newest: who means it has greeted long before, and who only holds a
+    // place keeps nobody out.
+    if (strangers_.size() >= options_.max_handshakes) {
+        const auto oldest = connections_.at(strangers_.front());
+        strangers_.pop_front();
+        oldest->drop({request_errc::busy, "more than " + std::to_string(options_.max_handshakes) +
+                                              " connections that have not greeted"});
+    }
     auto connection = std::make_shared<owner_connection>(
         services_, owner_, std::move(link),
-        [this](const owner_connection& closed) { connections_.erase(&closed); });
+        owner_connection::handlers{
+            [this](const owner_connection& c) { return greeted(c); },
+            [this](const owner_connection& c, const failure& why) { closed(c, why); }});
+    strangers_.push_back(connection.get());
     connections_.emplace(connection.get(), connection);
     connection->start();
+}
+
+bool node_core::greeted(const owner_connection& connection) {
+    std::erase(strangers_, &connection);
+    return ++greeted_ <= options_.max_consumers;
+}
+
+void node_core::closed(const owner_connection& connection, const failure& why) {
+    if (connection.greeted())
+        --greeted_;
+    else
+        note_refused(connection.peer_name(), why);
+    std::erase(strangers_, &connection);
+    connections_.erase(&connection);
+}
+
+void node_core::note_refused(const std::string& peer, const failure& why) {
+    ++refused_unsaid_;
+    const auto now = services_.env.now();
+    if (now < say_refused_from_ || owner_.draining()) return;
+    say_refused_from_ = now + refusals_said_every;
+    log(log_level::warning,
+        "event=stranger_refused peer=" + peer + " cause=" + quoted(why.message()) +
+            " since_last_line=" + std::to_string(std::exchange(refused_unsaid_, 0)));
 }
 
 void node_core::close_all() {

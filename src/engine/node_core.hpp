@@ -1,7 +1,9 @@
 #pragma once
 // One node on its strand: the owner and the consumer side by side, and the orderly end of both.
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -37,15 +39,24 @@ public:
 
 private:
     void accepted(std::shared_ptr<control_link> link);
+    [[nodiscard]] bool greeted(const owner_connection& connection);
+    void closed(const owner_connection& connection, const failure& why);
+    void note_refused(const std::string& peer, const failure& why);
     void close_all();
 
     const node_options& options_;
     std::shared_ptr<rdma_context> rdma_;
     counters stats_;
+    const node_id self_;
+    std::unique_ptr<control_network> secret_net_;  ///< null where no secret is set
     services services_;
     engine::owner owner_;
     engine::consumer consumer_;
     std::unordered_map<const owner_connection*, std::shared_ptr<owner_connection>> connections_;
+    std::deque<const owner_connection*> strangers_;  ///< of these, not greeted yet; oldest first
+    std::size_t greeted_ = 0;                        ///< of these
+    time_point say_refused_from_{};
+    std::uint64_t refused_unsaid_ = 0;
     environment::timer_id shutdown_timer_ = 0;
 };
 

@@ -20,8 +20,8 @@ constexpr std::size_t max_waiting = 1024;
 constexpr std::size_t max_referenced_slots = 65'536;
 
 owner_connection::owner_connection(services& s, owner& o, std::shared_ptr<control_link> link,
-                                   closed_handler on_closed)
-    : s_(s), owner_(o), link_(std::move(link)), on_closed_(std::move(on_closed)) {}
+                                   handlers h)
+    : s_(s), owner_(o), link_(std::move(link)), handlers_(std::move(h)) {}
 
 owner_connection::~owner_connection() = default;
 
@@ -29,15 +29,20 @@ void owner_connection::start() {
     handshake_timer_ =
         s_.env.at(s_.env.now() + s_.options.handshake_timeout, [self = shared_from_this()] {
             self->handshake_timer_ = 0;
-            self->link_->close();
+            self->drop({connection_errc::lost, "no greeting within the handshake timeout"});
         });
     link_->start(shared_from_this());
 }
 
+void owner_connection::drop(const failure& why) {
+    if (!why_) why_ = why;
+    link_->close();
+}
+
 void owner_connection::close(const std::string& why) {
     if (!open_) return;
-    send(0, wire::goodbye{why});
-    link_->close(true);
+    if (greeted_) send(0, wire::goodbye{why});  // a stranger is told nothing
+    link_->close(greeted_);
     closing_ = true;  // a peer that does not read holds up nothing
     destroy_lanes_if_over();
 }
@@ -61,19 +66,21 @@ std::span<std::byte> owner_connection::payload_destination(std::span<const std::
 
 void owner_connection::protocol_error(const std::string& what) {
     if (!open_) return;
+    if (!greeted_) return drop({connection_errc::protocol, what});
     log(log_level::warning, "peer=" + link_->peer_name() + " action=close cause=\"" + what + "\"");
-    if (greeted_) send(0, wire::goodbye{"protocol error: " + what});
-    link_->close(greeted_);
+    send(0, wire::goodbye{"protocol error: " + what});
+    link_->close(true);
 }
 
-void owner_connection::on_closed(const failure&) {
+void owner_connection::on_closed(const failure& why) {
     open_ = false;
     s_.env.cancel(std::exchange(handshake_timer_, 0));
     for (auto& [key, w] : std::exchange(waiting_, {})) s_.env.cancel(w.timer);
     for (const auto& [slot_id, count] : std::exchange(references_, {}))
         owner_.release(slot_id, count);
     destroy_lanes_if_over();
-    if (on_closed_) std::exchange(on_closed_, nullptr)(*this);
+    handlers_.greeted = nullptr;
+    if (auto closed = std::exchange(handlers_.closed, nullptr)) closed(*this, why_.value_or(why));
 }
 
 void owner_connection::lease_ended() {
@@ -97,13 +104,18 @@ void owner_connection::send(std::uint64_t id, wire::body body, frame_payload pay
 
 void owner_connection::handle(std::uint64_t, wire::hello& m) {
     if (greeted_) return protocol_error("a second greeting");
+    if (const auto proven = link_->proven_peer(); proven && *proven != m.node)
+        return protocol_error("a greeting with another id than the proven one");
     const auto newest = std::min(m.version_newest, wire::protocol_version);
     s_.env.cancel(std::exchange(handshake_timer_, 0));
     greeted_ = true;
     consumer_ = m.node;
+    const bool room = handlers_.greeted(*this);
     send(0, wire::hello{.node = s_.self});
     if (newest < std::max(m.version_oldest, wire::protocol_version_oldest))
         return close("no protocol version in common");
+    if (!room)
+        close("busy: " + std::to_string(s_.options.max_consumers) + " consumers are connected");
 }
 
 std::shared_ptr<serve_lane> owner_connection::lane_for(const wire::lane_offer& offer) {

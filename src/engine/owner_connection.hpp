@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -21,13 +22,19 @@ class owner_connection final : public control_link_events,
                                public lease_holder,
                                public std::enable_shared_from_this<owner_connection> {
 public:
-    using closed_handler = unique_function<void(const owner_connection&)>;
+    /// What its node hears of it.
+    struct handlers {
+        /// It has greeted and, where that is asked for, proved who it is. False: no room for it.
+        unique_function<bool(const owner_connection&)> greeted;
+        unique_function<void(const owner_connection&, const failure& why)> closed;
+    };
 
-    owner_connection(services& s, owner& o, std::shared_ptr<control_link> link,
-                     closed_handler on_closed);
+    owner_connection(services& s, owner& o, std::shared_ptr<control_link> link, handlers h);
     ~owner_connection() override;
 
     void start();
+    /// Ends it without a word, because of `why`.
+    void drop(const failure& why);
     /// Says goodbye and closes; leases that are active keep their deadlines.
     void close(const std::string& why);
 
@@ -36,6 +43,9 @@ public:
     void lease_ended() override;
     [[nodiscard]] node_id consumer() const override { return consumer_; }
     [[nodiscard]] bool reachable() const override { return open_; }
+
+    [[nodiscard]] bool greeted() const noexcept { return greeted_; }
+    [[nodiscard]] std::string peer_name() const { return link_->peer_name(); }
 
     // control_link_events
     void on_frame(std::span<const std::byte> head, std::span<const std::byte> payload) override;
@@ -88,7 +98,8 @@ private:
     services& s_;
     owner& owner_;
     std::shared_ptr<control_link> link_;
-    closed_handler on_closed_;
+    handlers handlers_;
+    std::optional<failure> why_;  ///< this end closed
     bool greeted_ = false;
     bool open_ = true;
     bool closing_ = false;

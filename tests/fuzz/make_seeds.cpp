@@ -42,6 +42,9 @@ void write_seeds(const std::filesystem::path& root) {
     frames.add(encode_prefix({64, 4096}));
     frames.add(wire::test::from_hex("0f00 0f00000000000000 80 0200 aabb ff 0000"));
 
+    seed_folder secrets(root, "secret_message");
+    for (const auto& m : wire::test::secret_samples()) secrets.add(encode(m));
+
     descriptor plain = wire::test::sample_descriptor();
     descriptor rich = plain;
     rich.crc32c = 0xc0ffee00;

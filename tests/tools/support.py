@@ -14,7 +14,7 @@ import unittest
 COMMAND = os.environ["RVGET_COMMAND"]
 LIMIT = 60  # seconds for what takes one or two; a sanitizer build on a busy machine takes longer
 
-OK, OTHER, USAGE, NOT_FOUND, REFUSED, PATH, IO, CONNECTION, DEADLINE, RANGE = range(10)
+OK, OTHER, USAGE, NOT_FOUND, REFUSED, PATH, IO, CONNECTION, DEADLINE, RANGE, AUTHENTICATION = range(11)
 MIB = 1 << 20
 
 _PERIOD = bytes((i * 31 + (i >> 8)) & 0xFF for i in range(1 << 16))

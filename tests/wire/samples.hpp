@@ -11,6 +11,7 @@
 #include "support/seeded_random.hpp"
 #include "wire/descriptor.hpp"
 #include "wire/frames.hpp"
+#include "wire/secret_messages.hpp"
 
 namespace rvget::wire::test {
 
@@ -37,6 +38,15 @@ inline std::string to_hex(std::span<const std::byte> bytes) {
         out += digits[std::to_integer<unsigned>(b) & 0xf];
     }
     return out;
+}
+
+/// One of each, in the order of the exchange.
+inline std::vector<secret_message> secret_samples() {
+    std::array<std::byte, 32> counting{};
+    for (std::size_t i = 0; i < counting.size(); ++i) counting[i] = static_cast<std::byte>(i);
+    const node_id id{0x1122334455667788};
+    return {secret_hello{.random = counting}, secret_challenge{counting},
+            secret_proof{id, counting}, secret_answer{id, counting, counting}};
 }
 
 inline queue_pair_facts sample_facts() {
