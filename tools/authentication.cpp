@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include <sys/stat.h>
@@ -49,6 +50,13 @@ result<std::string> read_secret(const std::string& path) {
 void add_authentication(command_line& line) {
     line.add("secret-file", "FILE",
              "prove to the other side that both know what FILE holds, and talk to nobody else");
+    line.add("tls-cert", "FILE",
+             "speak TLS 1.3 as who this certificate names, and with nobody who cannot");
+    line.add("tls-key", "FILE", "the certificate's private key");
+    line.add("tls-ca", "FILE", "accept peers whose certificate this authority has issued");
+    line.add("tls-peer", "NAME",
+             "and that bears NAME, or one of several with commas; serve needs it, get expects the "
+             "URL's host");
 }
 
 result<void> read_authentication(const command_line& line, node_options& o) {
@@ -56,6 +64,13 @@ result<void> read_authentication(const command_line& line, node_options& o) {
         auto secret = read_secret(*path);
         if (!secret) return secret.error();
         o.secret = std::move(*secret);
+    }
+    o.tls.certificate_file = line.text("tls-cert").value_or("");
+    o.tls.key_file = line.text("tls-key").value_or("");
+    o.tls.authority_file = line.text("tls-ca").value_or("");
+    std::istringstream names(line.text("tls-peer").value_or(""));
+    for (std::string name; std::getline(names, name, ',');) {
+        if (!name.empty()) o.tls.peers.push_back(name);
     }
     return {};
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The options by which a subcommand proves who it is and asks others to: --secret-file.
+// The options by which a subcommand proves who it is and asks others to: --secret-file and --tls-*.
 
 #include <rvget/config.hpp>
 

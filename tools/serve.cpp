@@ -39,9 +39,9 @@ command_line describe() {
         "there, "
         "and\nprints one line for each: its URL, two blanks, its name. Serves until SIGINT or "
         "SIGTERM.\nThe bytes are a snapshot: what happens to FILE afterwards does not matter. "
-        "Whoever knows a URL\ncan get the bytes, unless --secret-file asks for more, and nothing "
-        "on "
-        "the wire is encrypted:\nkeep URLs secret and the network trusted.\n");
+        "Whoever knows a URL\ncan get the bytes, unless --secret-file or --tls-cert ask for more, "
+        "and "
+        "RDMA is never encrypted:\nkeep URLs secret and the network trusted.\n");
     line.add("listen", "ADDR", "HOST, HOST:PORT or [IPV6]:PORT; default 127.0.0.1, a free port");
     line.add("advertise", "HOST",
              "the host to print in URLs; default: the one it listens on, or this "
@@ -137,7 +137,7 @@ std::string advertised_host(const serve_settings& s, const endpoint_address& at)
     error_code ec;
     const auto address = boost::asio::ip::make_address(at.host, ec);
     const bool everywhere = !ec && address.is_unspecified();
-    if (s.node.secret.empty() && (ec || !address.is_loopback())) {
+    if (s.node.secret.empty() && !s.node.tls.enabled() && (ec || !address.is_loopback())) {
         note("WARNING: open without authentication on " + at.to_string() +
              ": whoever reaches it and knows a URL gets the bytes, unencrypted; keep it to a "
              "trusted "

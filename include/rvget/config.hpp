@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <rvget/error.hpp>
 #include <rvget/handle.hpp>
@@ -20,6 +21,21 @@ enum class lease_key_choice : std::uint8_t {
     exact,      ///< a registration a lease: the same at a higher price, on devices without windows
     fence,  ///< one key for all: for consumers that are trusted, because whoever has seen it can
             ///< READ staged memory for as long as the node lives, also through a new connection
+};
+
+/// TLS 1.3 on the control connection, with a certificate on both sides. Files are PEM and are read
+/// when the node starts. See docs/security.md.
+struct tls_options {
+    std::string certificate_file;  ///< this node's, then those between it and the authority's
+    std::string key_file;          ///< its private key, not encrypted
+    std::string authority_file;    ///< whose certificates peers must have
+    /// Names (DNS names or IP addresses) of which a peer's certificate must bear one, as a subject
+    /// alternative name. For connections that this node makes, none means the host it connects to.
+    std::vector<std::string> peers;
+
+    [[nodiscard]] bool enabled() const noexcept {
+        return !certificate_file.empty() || !key_file.empty() || !authority_file.empty();
+    }
 };
 
 struct node_options {
@@ -60,6 +76,8 @@ struct node_options {
     /// anything else is said, and who does not is told nothing. It encrypts nothing; see
     /// docs/security.md.
     std::string secret;
+    /// Off while its files are empty. Together with a secret both are required.
+    tls_options tls;
 
     /// Registered memory: first arena, growth limit, and the budget over all of it.
     std::size_t first_arena_bytes = std::size_t{64} << 20;

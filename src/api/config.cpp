@@ -65,6 +65,14 @@ result<void> node_options::validate() const {
     if (worker_threads < 1) return wrong("worker_threads is 0");
     if (max_consumers < 1 || max_leases < 1) return wrong("max_consumers or max_leases is 0");
     if (max_handshakes < 1) return wrong("max_handshakes is 0");
+    if (tls.enabled() &&
+        (tls.certificate_file.empty() || tls.key_file.empty() || tls.authority_file.empty()))
+        return wrong(
+            "tls has one or two of certificate_file, key_file and authority_file: give all");
+    if (tls.enabled() && listen && tls.peers.empty())
+        return wrong("tls.peers is empty: an owner must name the consumers that it serves");
+    if (!tls.enabled() && !tls.peers.empty())
+        return wrong("tls.peers is given without certificate_file, key_file and authority_file");
     if (!secret.empty() && (secret.size() < 16 || secret.size() > 4096))
         return wrong("secret has " + std::to_string(secret.size()) +
                      " bytes and between 16 and 4096; best are 32 random ones");

@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "base/random.hpp"
 #include "engine/plain_memory.hpp"
+#include "engine/tls.hpp"
 
 namespace rvget {
 
@@ -36,10 +37,15 @@ result<node> start_node_on(fabric::provider* provider, node_options options,
 result<node> node::impl::start(node_options options, boost::asio::io_context* context,
                                fabric::provider* provider) {
     if (auto valid = options.validate(); !valid) return valid.error();
+    engine::runtime_options ro;
+    if (options.tls.enabled()) {
+        auto tls = engine::tls_context::open(options.tls);
+        if (!tls) return tls.error();
+        ro.tls = std::move(*tls);
+    }
     auto i = std::make_shared<impl>();
     i->options = std::move(options);
     i->rdma = engine::rdma_context::open(provider, i->options);
-    engine::runtime_options ro;
     ro.spin = i->options.spin;
     ro.worker_threads = i->options.worker_threads;
     ro.max_accepted = i->options.max_consumers + i->options.max_handshakes;

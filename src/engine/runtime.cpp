@@ -334,8 +334,8 @@ struct runtime::impl {
 
     std::shared_ptr<asio_loop> make_loop(const runtime_options& options) {
         auto made = std::make_shared<asio_loop>(context, options);
-        network =
-            make_tcp_network(made, made->executor(), {options.max_accepted, options.peer_timeout});
+        network = make_tcp_network(made, made->executor(),
+                                   {options.max_accepted, options.peer_timeout, options.tls});
         return made;
     }
 

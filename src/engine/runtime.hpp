@@ -17,6 +17,8 @@ class io_context;
 
 namespace rvget::engine {
 
+class tls_context;
+
 struct runtime_options {
     /// How long the reactor polls after the last completion before it parks. Taken as 0 where the
     /// process may use one CPU only: spinning would take it from the peer that it waits for.
@@ -28,6 +30,8 @@ struct runtime_options {
     /// A control connection whose peer acknowledges nothing for this long is dead (TCP keepalive
     /// and TCP_USER_TIMEOUT; also a peer whose host is up but which does not read while we write).
     std::chrono::milliseconds peer_timeout{5'000};
+    /// What control connections are wrapped in; null: nothing.
+    std::shared_ptr<const tls_context> tls{};
 };
 
 /// Everything given out by it (environment, network, links) calls back on one strand: never two

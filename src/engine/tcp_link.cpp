@@ -30,10 +30,6 @@ constexpr std::size_t read_behind = 4096;
 /// waiting for each other's reading, neither would read.
 constexpr std::size_t most_queued = 4096;
 
-std::string error_text(int error) {
-    return error_code(error, boost::system::system_category()).message();
-}
-
 /// The numeric address; an IPv4 peer of a dual-stack socket shows as what it is.
 endpoint_address name_of(int fd, int (*query)(int, sockaddr*, socklen_t*)) {
     sockaddr_storage storage{};
@@ -79,22 +75,36 @@ void set_options(int fd, duration peer_timeout) {
 
 }  // namespace
 
+std::shared_ptr<tcp_link> tcp_link::connected(std::shared_ptr<tcp_link_context> context, int fd,
+                                              const std::string& host) {
+    auto stream = context->tls ? context->tls->connector(fd, host) : make_plain_stream(fd);
+    return make(std::move(context), fd, std::move(stream), nullptr);
+}
+
+std::shared_ptr<tcp_link> tcp_link::accepted(std::shared_ptr<tcp_link_context> context, int fd,
+                                             std::shared_ptr<const void> admission) {
+    auto stream = context->tls ? context->tls->acceptor(fd) : make_plain_stream(fd);
+    return make(std::move(context), fd, std::move(stream), std::move(admission));
+}
+
 std::shared_ptr<tcp_link> tcp_link::make(std::shared_ptr<tcp_link_context> context, int fd,
+                                         std::unique_ptr<byte_stream> stream,
                                          std::shared_ptr<const void> admission) {
     auto socket = context->loop->adopt(fd);
     if (!socket) {
         return nullptr;
     }
     set_options(fd, context->peer_timeout);
-    return std::shared_ptr<tcp_link>(
-        new tcp_link(std::move(context), std::move(socket), std::move(admission)));
+    return std::shared_ptr<tcp_link>(new tcp_link(std::move(context), std::move(socket),
+                                                  std::move(stream), std::move(admission)));
 }
 
 tcp_link::tcp_link(std::shared_ptr<tcp_link_context> context, std::unique_ptr<descriptor> socket,
-                   std::shared_ptr<const void> admission)
+                   std::unique_ptr<byte_stream> stream, std::shared_ptr<const void> admission)
     : context_(std::move(context)),
       loop_(*context_->loop),
       socket_(std::move(socket)),
+      stream_(std::move(stream)),
       admission_(std::move(admission)),
       peer_(name_of(socket_->native(), ::getpeername)),
       own_(name_of(socket_->native(), ::getsockname)) {
@@ -106,7 +116,7 @@ tcp_link::~tcp_link() { loop_.forget(*this); }
 void tcp_link::start(std::shared_ptr<control_link_events> events) {
     events_ = std::move(events);
     if (socket_) {
-        socket_->await_readable(shared_from_this());
+        await_readable();
     } else {
         loop_.post([self = shared_from_this()] { self->tell_closed(); });
     }
@@ -137,7 +147,24 @@ void tcp_link::send(std::vector<std::byte> head, frame_payload payload) {
 }
 
 void tcp_link::resume() { flush(); }
-void tcp_link::writable() { flush(); }
+
+void tcp_link::writable() {
+    awaits_writable_ = false;
+    if (std::exchange(read_awaits_writable_, false)) receive_what_is_there();
+    flush();
+}
+
+void tcp_link::await_writable() {
+    if (!std::exchange(awaits_writable_, true)) socket_->await_writable(shared_from_this());
+}
+
+void tcp_link::await_readable() {
+    if (stream_->holds_bytes()) {
+        loop_.post([self = shared_from_this()] { self->readable(); });
+    } else {
+        socket_->await_readable(shared_from_this());
+    }
+}
 
 /// What one system call may take: the kernel's limit is 1024 pieces, and copying to the socket
 /// buffer costs far more than a call per 21 frames.
@@ -170,34 +197,37 @@ void tcp_link::flush() {
     flush_due_ = false;
     std::size_t budget = turn_budget;
     while (socket_ && !queue_.empty()) {
-        gathered g = gather();
-        msghdr message{};
-        message.msg_iov = g.pieces.data();
-        message.msg_iovlen = g.count;
-        const ssize_t sent = ::sendmsg(socket_->native(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno == EINTR) {
-            continue;
-        }
-        if (sent < 0 && errno != EAGAIN) {
-            lost(errno);
+        const gathered g = gather();
+        const auto sent = stream_->write(std::span(g.pieces).first(g.count));
+        written(sent.bytes);
+        if (!socket_) {
             return;
         }
-        const auto bytes = static_cast<std::size_t>(std::max<ssize_t>(sent, 0));
-        written(bytes);
-        if (socket_ && (sent < 0 || bytes >= budget)) {
-            flush_due_ = true;
-            socket_->await_writable(shared_from_this());
-            return;
+        switch (sent.state) {
+            case byte_stream::state::broken:
+                return broken(sent.why);
+            case byte_stream::state::ended:
+                return broken({connection_errc::lost, "the peer has closed it"});
+            case byte_stream::state::await_readable:
+                flush_due_ = true;
+                flush_awaits_readable_ = true;
+                return;
+            case byte_stream::state::flowing:
+                if (sent.bytes < budget) break;
+                [[fallthrough]];
+            case byte_stream::state::await_writable:
+                flush_due_ = true;
+                return await_writable();
         }
-        budget -= std::min(bytes, budget);
+        budget -= sent.bytes;
     }
     if (socket_ && std::exchange(stalled_, false)) {
-        socket_->await_readable(shared_from_this());
+        await_readable();
     }
     if (socket_ && closing_) {
         // With bytes unread, close(2) would reset the connection, and the reset overtakes what was
         // just written (RFC 2525, 2.17): say that we are done and read until the peer is too.
-        ::shutdown(socket_->native(), SHUT_WR);
+        stream_->finish();
     }
 }
 
@@ -215,15 +245,25 @@ void tcp_link::written(std::size_t bytes) {
 // --- receiving ---
 
 void tcp_link::readable() {
-    std::size_t budget = turn_budget;
-    while (socket_ && budget > 0 && !overfull() && receive(budget) == progress::some) {
+    if (!socket_) {
+        return;
+    }
+    receive_what_is_there();
+    if (socket_ && std::exchange(flush_awaits_readable_, false)) {
+        flush();
     }
     if (!socket_) {
         return;
     }
     stalled_ = overfull();  // until the queue is written
     if (!stalled_) {
-        socket_->await_readable(shared_from_this());
+        await_readable();
+    }
+}
+
+void tcp_link::receive_what_is_there() {
+    std::size_t budget = turn_budget;
+    while (socket_ && budget > 0 && !overfull() && receive(budget) == progress::some) {
     }
 }
 
@@ -240,7 +280,7 @@ tcp_link::progress tcp_link::receive(std::size_t& budget) {
 
 tcp_link::progress tcp_link::discard() {
     iovec all{context_->scratch.data(), context_->scratch.size()};
-    return read({&all, 1}) > 0 ? progress::some : progress::none;
+    return read(std::span(&all, 1)) > 0 ? progress::some : progress::none;
 }
 
 tcp_link::progress tcp_link::receive_payload(std::size_t& budget) {
@@ -268,7 +308,7 @@ tcp_link::progress tcp_link::receive_frames(std::size_t& budget) {
     auto& scratch = context_->scratch;
     std::ranges::copy(partial_, scratch.begin());
     iovec into{scratch.data() + partial_.size(), scratch.size() - partial_.size()};
-    const std::size_t got = read({&into, 1});
+    const std::size_t got = read(std::span(&into, 1));
     if (got == 0) {
         return progress::none;
     }
@@ -280,21 +320,19 @@ tcp_link::progress tcp_link::receive_frames(std::size_t& budget) {
     return got == into.iov_len || in_payload_ ? progress::some : progress::none;
 }
 
-std::size_t tcp_link::read(std::span<iovec> into) {
-    msghdr message{};
-    message.msg_iov = into.data();
-    message.msg_iovlen = into.size();
-    ssize_t got = 0;
-    do {
-        got = ::recvmsg(socket_->native(), &message, MSG_DONTWAIT);
-    } while (got < 0 && errno == EINTR);
-    if (got > 0) {
-        return static_cast<std::size_t>(got);
+std::size_t tcp_link::read(std::span<const iovec> into) {
+    const auto got = stream_->read(into);
+    if (got.state == byte_stream::state::await_writable) {
+        read_awaits_writable_ = true;
+        await_writable();
     }
-    if (got < 0) {
-        if (errno != EAGAIN) {
-            lost(errno);
-        }
+    if (got.bytes > 0) {
+        return got.bytes;
+    }
+    if (got.state == byte_stream::state::broken) {
+        broken(got.why);
+    } else if (got.state != byte_stream::state::ended) {
+        return 0;
     } else if (closing_) {
         end({connection_errc::lost, "closed by this end"});
     } else {
@@ -422,9 +460,8 @@ void tcp_link::close(bool flush) {
     }
 }
 
-void tcp_link::lost(int error) {
-    end({connection_errc::lost,
-         "the connection to " + peer_name() + " broke: " + error_text(error)});
+void tcp_link::broken(const failure& why) {
+    end({why.code, "the connection to " + peer_name() + " broke: " + why.detail});
 }
 
 void tcp_link::end(failure why) {
@@ -434,6 +471,7 @@ void tcp_link::end(failure why) {
     const auto queue =
         std::exchange(queue_, {});  // what its frames keep dies when all is consistent
     const auto self = shared_from_this();
+    stream_.reset();
     socket_.reset();
     admission_.reset();
     queued_bytes_ = 0;

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "base/time.hpp"
+#include "engine/byte_stream.hpp"
 #include "engine/control_link.hpp"
 #include "engine/event_loop.hpp"
+#include "engine/tls.hpp"
 #include "wire/frames.hpp"
 
 struct iovec;
@@ -26,6 +28,7 @@ struct tcp_link_context {
     /// Where sockets are read to before frames are told apart: no link keeps bytes there between
     /// two turns, so thousands of idle ones cost nothing.
     std::vector<std::byte> scratch;
+    std::shared_ptr<const tls_context> tls{};  ///< null: bytes travel as they are
 };
 
 /// Reads into the shared scratch, and payload straight to its destination; writes gathered frames
@@ -37,10 +40,13 @@ class tcp_link final : public control_link,
                        public stop_listener,
                        public std::enable_shared_from_this<tcp_link> {
 public:
-    /// Takes over `fd`, a connected TCP socket, and sets its options; null where it cannot be
-    /// watched. `admission` is let go when the connection ends.
-    static std::shared_ptr<tcp_link> make(std::shared_ptr<tcp_link_context> context, int fd,
-                                          std::shared_ptr<const void> admission = {});
+    /// Takes over `fd`, a TCP socket connected to `host`, and sets its options; null where it
+    /// cannot be watched.
+    static std::shared_ptr<tcp_link> connected(std::shared_ptr<tcp_link_context> context, int fd,
+                                               const std::string& host);
+    /// The same for an accepted one. `admission` is let go when the connection ends.
+    static std::shared_ptr<tcp_link> accepted(std::shared_ptr<tcp_link_context> context, int fd,
+                                              std::shared_ptr<const void> admission);
     ~tcp_link() override;
     tcp_link(const tcp_link&) = delete;
     tcp_link& operator=(const tcp_link&) = delete;
@@ -72,16 +78,22 @@ private:
     struct gathered;
 
     tcp_link(std::shared_ptr<tcp_link_context> context, std::unique_ptr<descriptor> socket,
-             std::shared_ptr<const void> admission);
+             std::unique_ptr<byte_stream> stream, std::shared_ptr<const void> admission);
+    static std::shared_ptr<tcp_link> make(std::shared_ptr<tcp_link_context> context, int fd,
+                                          std::unique_ptr<byte_stream> stream,
+                                          std::shared_ptr<const void> admission);
 
     [[nodiscard]] bool receiving() const noexcept { return socket_ && !closing_; }
     [[nodiscard]] bool overfull() const noexcept;
+    void receive_what_is_there();
+    void await_readable();
+    void await_writable();
     progress receive(std::size_t& budget);
     progress receive_payload(std::size_t& budget);
     progress receive_frames(std::size_t& budget);
     progress discard();
     /// Bytes received; 0 where there are none now or the connection ended.
-    std::size_t read(std::span<iovec> into);
+    std::size_t read(std::span<const iovec> into);
     std::size_t parse(std::span<const std::byte> bytes);
     bool begin_payload(std::span<const std::byte> head, std::size_t payload_bytes);
     void receive_to_own(std::size_t payload_bytes);
@@ -91,12 +103,13 @@ private:
     gathered gather() const;
     void written(std::size_t bytes);
     void end(failure why);
-    void lost(int error);
+    void broken(const failure& why);
     void tell_closed();
 
     std::shared_ptr<tcp_link_context> context_;
     event_loop& loop_;
     std::unique_ptr<descriptor> socket_;  ///< null once the connection ended
+    std::unique_ptr<byte_stream> stream_;
     std::shared_ptr<const void> admission_;
     endpoint_address peer_;
     endpoint_address own_;
@@ -108,8 +121,12 @@ private:
     std::deque<outgoing> queue_;
     std::size_t written_of_front_ = 0;
     std::size_t queued_bytes_ = 0;
-    bool flush_due_ = false;  ///< at the end of the turn, or when the socket is writable
     bool stalled_ = false;    ///< reads nothing until the queue is written
+    bool flush_due_ = false;  ///< at the end of the turn, or when the socket is ready for it
+    // TLS may have to write in order to read, and the other way round.
+    bool awaits_writable_ = false;
+    bool read_awaits_writable_ = false;
+    bool flush_awaits_readable_ = false;
 
     std::vector<std::byte> partial_;  ///< the beginning of a frame whose head is not all here
     bool in_payload_ = false;

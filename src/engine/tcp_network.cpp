@@ -130,7 +130,7 @@ private:
         std::shared_ptr<tcp_link> link;
         if (!ec) {
             const int fd = release(*socket_);
-            link = fd >= 0 ? tcp_link::make(context_, fd) : nullptr;
+            link = fd >= 0 ? tcp_link::connected(context_, fd, to_.host) : nullptr;
             if (!link) {
                 ec = asio::error::no_memory;
             }
@@ -249,7 +249,7 @@ private:
         ++*open_;
         const std::shared_ptr<const void> admission(this, [open = open_](const void*) { --*open; });
         const int fd = release(peer);
-        auto link = fd >= 0 ? tcp_link::make(context_, fd, admission) : nullptr;
+        auto link = fd >= 0 ? tcp_link::accepted(context_, fd, admission) : nullptr;
         if (link) {
             on_accept_(std::move(link));
         } else {
@@ -287,7 +287,7 @@ public:
           strand_(std::move(strand)),
           max_accepted_(options.max_accepted),
           context_(std::make_shared<tcp_link_context>(tcp_link_context{
-              loop, options.peer_timeout, std::vector<std::byte>(scratch_bytes)})) {
+              loop, options.peer_timeout, std::vector<std::byte>(scratch_bytes), options.tls})) {
         loop_->tell_stopping(*this);
     }
     ~tcp_network() override { loop_->forget(*this); }

@@ -8,12 +8,14 @@
 
 #include "engine/control_link.hpp"
 #include "engine/event_loop.hpp"
+#include "engine/tls.hpp"
 
 namespace rvget::engine {
 
 struct tcp_network_options {
     std::size_t max_accepted = 1024;  ///< accepted links open at once
     duration peer_timeout{};          ///< see runtime_options
+    std::shared_ptr<const tls_context> tls{};
 };
 
 /// `strand` is the loop's. Ends when the loop tells it that it stops.

@@ -2,10 +2,13 @@
 
 import json
 import os
+import select
 import socket
 import subprocess
+import threading
 
-from support import (AUTHENTICATION, CONNECTION, IO, LIMIT, MIB, OK, USAGE, Case, main, pattern, run, split, start)
+from support import (AUTHENTICATION, CONNECTION, IO, LIMIT, MIB, OK, USAGE, Case, hang_up, main, pattern, run,
+                     split, with_port)
 
 SECRET = b"thirty-two bytes of randomness..\n"
 
@@ -138,6 +141,130 @@ class Strangers(Case):
                 except ConnectionResetError:
                     pass  # also without a word
         self.assertEqual(run("get", url, "--secret-file", secret).stdout, b"abc")
+
+
+class Tls(Case):
+    def setUp(self):
+        super().setUp()
+        subprocess.run([os.environ["RVGET_CERTIFICATES"], self.directory], check=True, timeout=LIMIT)
+
+    def identity(self, name, *peers, authority="ca"):
+        options = ["--tls-cert", self.path(name + ".pem"), "--tls-key", self.path(name + ".key"),
+                   "--tls-ca", self.path(authority + ".pem")]
+        return [*options, "--tls-peer", ",".join(peers)] if peers else options
+
+    def serve_tls(self, content=b"abc"):
+        return self.serve_url(self.file("a", content), *self.identity("owner", "nobody.test", "consumer.test"))
+
+    def test_right_names_get_the_bytes(self):
+        data = pattern(3 * MIB + 1)
+        _, url = self.serve_tls(data)
+        got = run("get", url, *self.identity("consumer"))
+        self.assertStatus(got, OK)
+        self.assertEqual(got.stdout, data)
+        self.assertEqual(run("get", url, *self.identity("consumer", "owner.test")).stdout, data)
+
+    def test_wrong_certificates_are_authentication_failures(self):
+        _, url = self.serve_tls()
+        for name in ("another", "only-common-name", "expired", "foreign"):
+            with self.subTest(certificate=name):
+                self.assertOneError(run("get", url, *self.identity(name)), AUTHENTICATION, "TLS")
+
+    def test_owner_of_another_name_is_an_authentication_failure(self):
+        _, url = self.serve_tls()
+        self.assertOneError(run("get", url, *self.identity("consumer", "elsewhere.test")), AUTHENTICATION,
+                            "elsewhere.test")
+
+    def test_owner_of_another_authority_is_an_authentication_failure(self):
+        _, url = self.serve_tls()
+        self.assertOneError(run("get", url, *self.identity("consumer", authority="other-ca")), AUTHENTICATION, "TLS")
+
+    def test_plain_consumer_gets_nothing(self):
+        _, url = self.serve_tls()
+        got = run("get", url)
+        self.assertStatus(got, CONNECTION)
+        self.assertEqual(got.stdout, b"")
+
+    def test_plain_owner_is_an_authentication_failure(self):
+        _, url = self.serve_url(self.file("a", b"abc"))
+        self.assertOneError(run("get", url, *self.identity("consumer")), AUTHENTICATION, "TLS")
+
+    def test_recording_said_again_gets_no_answer(self):
+        _, url = self.serve_tls()
+        recorder = Recorder(url)
+        self.addCleanup(recorder.close)
+        self.assertEqual(run("get", recorder.url, *self.identity("consumer")).stdout, b"abc")
+        recorder.close()
+        said = bytes(recorder.said)
+        self.assertIn(b"\x16\x03", said[:2])
+        host, port, _, _ = split(url)
+        with socket.create_connection((host, port), LIMIT) as s:
+            s.sendall(said)
+            s.shutdown(socket.SHUT_WR)
+            heard = b""
+            try:
+                while part := s.recv(1 << 16):
+                    heard += part
+            except ConnectionResetError:
+                pass
+        # The answer to the first message, which nobody can read without the key, and an alert.
+        self.assertNotIn(b"abc", heard)
+        self.assertLess(len(heard), len(recorder.heard))
+        self.assertEqual(run("get", url, *self.identity("consumer")).stdout, b"abc")
+
+    def test_bytes_are_not_on_the_wire(self):
+        secret = b"the bytes that nobody else may read"
+        _, url = self.serve_tls(secret)
+        recorder = Recorder(url)
+        self.addCleanup(recorder.close)
+        self.assertEqual(run("get", recorder.url, *self.identity("consumer")).stdout, secret)
+        recorder.close()
+        self.assertNotIn(secret, bytes(recorder.heard))
+
+    def test_part_of_the_options_is_a_usage_error(self):
+        for missing in (0, 2, 4):
+            options = self.identity("owner", "consumer.test")
+            del options[missing:missing + 2]
+            self.assertOneError(run("serve", self.file("a", b"x"), *options), USAGE, "give all")
+        self.assertOneError(run("serve", self.file("a", b"x"), *self.identity("owner")), USAGE, "peers")
+
+    def test_file_that_cannot_be_read_is_an_io_error(self):
+        options = self.identity("missing", "consumer.test")
+        self.assertOneError(run("serve", self.file("a", b"x"), *options), IO, self.path("missing.pem"), "No such file")
+
+
+class Recorder:
+    """Passes on one connection and keeps what both said."""
+
+    def __init__(self, url):
+        host, port, _, _ = split(url)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(LIMIT)
+        self.url = with_port(url, self._listener.getsockname()[1])
+        self.said, self.heard = bytearray(), bytearray()
+        self._thread = threading.Thread(target=self._run, args=((host, port),))
+        self._thread.start()
+
+    def close(self):
+        self._thread.join(LIMIT)
+        self._listener.close()
+
+    def _run(self, server):
+        client = self._listener.accept()[0]
+        with client, socket.create_connection(server, LIMIT) as owner:
+            pairs = {client: (owner, self.said), owner: (client, self.heard)}
+            while pairs:
+                for s in select.select(list(pairs), [], [], LIMIT)[0]:
+                    to, kept = pairs[s]
+                    try:
+                        data = s.recv(1 << 16)
+                        to.sendall(data)
+                    except OSError:
+                        data = b""
+                    kept += data
+                    if not data:
+                        del pairs[s]
+                        hang_up(to)
 
 
 if __name__ == "__main__":
