@@ -1,6 +1,7 @@
 // rvget serve: stages files and prints the URLs under which they can be got.
 
 #include <algorithm>
+#include <optional>
 
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/host_name.hpp>
@@ -12,6 +13,7 @@
 #include "authentication.hpp"
 #include "commands.hpp"
 #include "console.hpp"
+#include "metrics_endpoint.hpp"
 #include "quantity.hpp"
 #include "source_file.hpp"
 
@@ -28,6 +30,7 @@ struct serve_settings {
     node_options node;
     bool arena_given = false;
     std::string advertise;
+    std::optional<endpoint_address> metrics;
     bool pin = true;
     bool json = false;
 };
@@ -55,20 +58,22 @@ command_line describe() {
     line.add("wireup-wait", "MS",
              "how long a first get waits for its queue pair before it is served "
              "in chunks (default 50)");
+    line.add("metrics", "ADDR",
+             "serve metrics over HTTP there, as /metrics; HOST:PORT, a free port if there is none");
     add_authentication(line);
     line.take_operands("file");
     return line;
 }
 
 /// "HOST", "HOST:PORT" with port 0 for a free one, brackets around an IPv6 literal.
-result<endpoint_address> parse_listen(std::string_view text) {
+result<endpoint_address> parse_listen(std::string_view text, const char* option = "listen") {
     const auto after_host = text.starts_with('[') ? text.find(']') : 0;
     const auto colon = text.find(':', after_host == std::string_view::npos ? 0 : after_host);
     const bool free_port = colon == std::string_view::npos || text.substr(colon) == ":0";
     const std::string host(text.substr(0, free_port ? colon : text.size()));
     auto address = endpoint_address::parse(free_port ? host + ":1" : host);
     if (!address) {
-        return failure{address.error().code, "--listen '" + std::string(text) +
+        return failure{address.error().code, "--" + std::string(option) + " '" + std::string(text) +
                                                  "': " + sentence_of(address.error()) +
                                                  "; give HOST, HOST:PORT or [IPV6]:PORT"};
     }
@@ -88,6 +93,11 @@ result<serve_settings> read(const command_line& line) {
         return failure{request_errc::invalid_argument, "standard input (-) can be read only once"};
     }
     const auto listen = parse_listen(line.text("listen").value_or("127.0.0.1"));
+    if (const auto at = line.text("metrics")) {
+        const auto metrics = parse_listen(*at, "metrics");
+        if (!metrics) return metrics.error();
+        s.metrics = *metrics;
+    }
     const auto rdma_min = line.bytes("rdma-min");
     const auto budget = line.bytes("budget");
     const auto arena = line.bytes("arena");
@@ -274,6 +284,15 @@ int serve(const arguments& given) {
     auto n = node::start(settings->node);
     if (!n) {
         return failed(n.error());
+    }
+    std::optional<metrics_endpoint> metrics;
+    if (settings->metrics) {
+        auto opened = metrics_endpoint::open(*settings->metrics, *n);
+        if (!opened) {
+            return failed(opened.error());
+        }
+        metrics.emplace(std::move(*opened));
+        note("metrics at " + metrics->url());
     }
     auto served = serve_files(*n, files, *settings, signals);
     if (served) {

@@ -36,6 +36,9 @@
 namespace boost::asio {
 class io_context;
 }
+namespace prometheus {
+class Collectable;
+}
 
 namespace rvget {
 
@@ -218,6 +221,15 @@ public:
     // ---- Both.
 
     [[nodiscard]] node_statistics statistics() const;
+
+    /// What statistics() has and more, in Prometheus' text format (version 0.0.4): path decisions,
+    /// durations, leases, memory, connections, errors. No label names a peer, and there are only as
+    /// many as there are paths, reasons, states and statuses. Any thread but the node's executor:
+    /// it blocks for as long as the node takes to answer.
+    [[nodiscard]] std::string metrics() const;
+    /// The same for a registry or exposer of prometheus-cpp (libprometheus-cpp-core); it may
+    /// outlive the node, and then collects nothing.
+    [[nodiscard]] std::shared_ptr<prometheus::Collectable> metrics_source() const;
 
     /// Gate, let leases end, revoke and drain the rest, close; all within `deadline`. False where a
     /// queue pair could not be proven quiet in time: its memory is leaked and logged, never freed.

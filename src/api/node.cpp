@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <boost/system/system_error.hpp>
+#include <prometheus/text_serializer.h>
 
 #include "api/node_impl.hpp"
 #include "base/log.hpp"
@@ -16,6 +17,23 @@
 namespace rvget {
 
 using namespace std::chrono_literals;
+
+namespace {
+
+/// Collects nothing once the node has gone.
+class node_metrics final : public prometheus::Collectable {
+public:
+    explicit node_metrics(std::weak_ptr<node::impl> n) : node_(std::move(n)) {}
+    std::vector<prometheus::MetricFamily> Collect() const override {
+        const auto n = node_.lock();
+        return n ? metric_families(n->snapshot_now()) : std::vector<prometheus::MetricFamily>{};
+    }
+
+private:
+    std::weak_ptr<node::impl> node_;
+};
+
+}  // namespace
 
 // ---- start and end
 
@@ -62,6 +80,7 @@ result<node> node::impl::start(node_options options, boost::asio::io_context* co
     i->core = std::make_shared<engine::node_core>(i->runtime->env(), i->runtime->network(),
                                                   i->options, i->rdma);
     i->id = i->core->id();
+    i->metrics_source = std::make_shared<node_metrics>(i);
     auto at = i->core->start();
     if (!at) {
         i->runtime->stop();
@@ -119,6 +138,7 @@ bool node::impl::shutdown(std::chrono::milliseconds deadline) {
         keep_for_ever(rdma);
     }
     last_statistics = count();
+    last_snapshot = snapshot();
     shut_down = proven;
     return proven;
 }
@@ -209,6 +229,28 @@ node_statistics node::statistics() const {
     if (now) return now.value();
     const std::lock_guard lock(impl_->shutdown_mutex);
     return impl_->last_statistics;
+}
+
+metrics_snapshot node::impl::snapshot() const {
+    const auto& c = *core;
+    return {c.stats(), c.connections(),
+            rdma->usable() ? rdma->memory().stats() : engine::pool::statistics{},
+            core->owner().slot_count(), core->consumer().regions().size()};
+}
+
+metrics_snapshot node::impl::snapshot_now() {
+    auto now = wait(on_strand([this]() -> result<metrics_snapshot> { return snapshot(); }));
+    if (now) return now.value();
+    const std::lock_guard lock(shutdown_mutex);
+    return last_snapshot;
+}
+
+std::string node::metrics() const {
+    return prometheus::TextSerializer().Serialize(impl_->metrics_source->Collect());
+}
+
+std::shared_ptr<prometheus::Collectable> node::metrics_source() const {
+    return impl_->metrics_source;
 }
 
 // ---- owner

@@ -6,8 +6,10 @@
 #include <mutex>
 #include <optional>
 
+#include <prometheus/collectable.h>
 #include <rvget/node.hpp>
 
+#include "api/metrics.hpp"
 #include "engine/node_core.hpp"
 #include "engine/runtime.hpp"
 #include "fabric/fabric.hpp"
@@ -26,6 +28,8 @@ struct node::impl : std::enable_shared_from_this<node::impl> {
     std::mutex shutdown_mutex;
     std::optional<bool> shut_down;
     node_statistics last_statistics;  ///< as of the end of shutdown
+    metrics_snapshot last_snapshot;   ///< likewise
+    std::shared_ptr<prometheus::Collectable> metrics_source;
 
     /// Opens what `provider` has (null: none) and starts; the common part of node::start.
     static result<node> start(node_options options, boost::asio::io_context* context,
@@ -45,6 +49,9 @@ struct node::impl : std::enable_shared_from_this<node::impl> {
     void ask_owner(operation op, const endpoint_address& to, told<node_id> done);
     /// On the strand, or after it has stopped.
     [[nodiscard]] node_statistics count() const;
+    [[nodiscard]] metrics_snapshot snapshot() const;
+    /// The same from any other thread.
+    [[nodiscard]] metrics_snapshot snapshot_now();
     bool shutdown(std::chrono::milliseconds deadline);
 };
 

@@ -1,5 +1,6 @@
 #include "engine/consumer.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/planted.hpp"
@@ -41,6 +42,13 @@ void consumer::with_connection(const endpoint_address& to, connected done) {
         const auto opened = up.connection;
         for (auto& waiting : std::exchange(up.waiting, {})) waiting({}, opened);
     });
+}
+
+std::size_t consumer::connecting() const { return peers_.size() - connected_count(); }
+
+std::size_t consumer::connected_count() const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        peers_, [](const auto& p) { return p.second.connection && p.second.connection->up(); }));
 }
 
 void consumer::get(const endpoint_address& at, node_id owner, transfer_request request,

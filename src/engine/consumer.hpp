@@ -38,6 +38,10 @@ public:
              std::uint64_t operation);
 
     [[nodiscard]] region_table& regions() noexcept { return regions_; }
+    [[nodiscard]] const region_table& regions() const noexcept { return regions_; }
+    /// Connections to owners that are not up yet, and that are.
+    [[nodiscard]] std::size_t connecting() const;
+    [[nodiscard]] std::size_t connected_count() const;
 
     /// Answers every get with `stopped` and closes every connection; more calls are refused.
     void stop();

@@ -6,6 +6,9 @@
 
 #include <rvget/path.hpp>
 
+#include "engine/histogram.hpp"
+#include "fabric/fabric.hpp"
+
 namespace rvget::engine {
 
 struct counters {
@@ -26,6 +29,17 @@ struct counters {
     std::uint64_t gets_rekeyed = 0;  ///< READ again over a new lane; each time counts
     std::uint64_t acquires_without_offer_after_rdma = 0;  ///< fallbacks
 
+    // How long: gets that brought their bytes, acquires that were answered, queue pairs that came
+    // up.
+    duration_histogram gets;
+    duration_histogram acquires;
+    duration_histogram wireups;
+
+    /// Of requests that this node posted and that failed for a reason of their own.
+    std::array<std::uint64_t, static_cast<std::size_t>(fabric::completion_status::other) + 1>
+        completion_errors{};
+    std::uint64_t strangers_refused = 0;  ///< connections that ended before their greeting
+
     std::uint64_t bytes_copied = 0;  ///< by the CPU, between arrival and destination
     std::uint64_t lanes_made = 0;
     std::uint64_t lanes_failed = 0;
@@ -33,6 +47,9 @@ struct counters {
 
     void decided(path p, reason r) noexcept {
         ++owner_decisions[static_cast<std::size_t>(p)][static_cast<std::size_t>(r) % reasons];
+    }
+    void completion_failed(fabric::completion_status s) noexcept {
+        ++completion_errors[static_cast<std::size_t>(s)];
     }
     void got(path p, reason r) noexcept {
         ++consumer_results[static_cast<std::size_t>(p)][static_cast<std::size_t>(r) % reasons];

@@ -15,8 +15,9 @@ namespace rvget::engine {
 class duration_histogram {
 public:
     /// In seconds: from a READ over a fast NIC to a get that took all of its default deadline.
-    static constexpr std::array<double, 14> bounds{10e-6,  25e-6,  100e-6, 250e-6, 1e-3, 2.5e-3, 10e-3,
-                                                   25e-3, 100e-3, 250e-3, 1.0,    2.5,  10.0,   30.0};
+    static constexpr std::array<double, 14> bounds{10e-6,  25e-6, 100e-6, 250e-6, 1e-3,
+                                                   2.5e-3, 10e-3, 25e-3,  100e-3, 250e-3,
+                                                   1.0,    2.5,   10.0,   30.0};
 
     void record(duration d) noexcept {
         const double seconds = std::chrono::duration<double>(d).count();

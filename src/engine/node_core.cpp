@@ -78,8 +78,13 @@ void node_core::closed(const owner_connection& connection, const failure& why) {
     connections_.erase(&connection);
 }
 
+node_core::connection_counts node_core::connections() const {
+    return {strangers_.size(), greeted_, consumer_.connecting(), consumer_.connected_count()};
+}
+
 void node_core::note_refused(const std::string& peer, const failure& why) {
     ++refused_unsaid_;
+    ++stats_.strangers_refused;
     const auto now = services_.env.now();
     if (now < say_refused_from_ || owner_.draining()) return;
     say_refused_from_ = now + refusals_said_every;

@@ -32,6 +32,15 @@ public:
     [[nodiscard]] rdma_context& rdma() noexcept { return *rdma_; }
     [[nodiscard]] const counters& stats() const noexcept { return stats_; }
 
+    /// Control connections by side and state.
+    struct connection_counts {
+        std::size_t accepted_handshaking = 0;
+        std::size_t accepted_up = 0;
+        std::size_t made_connecting = 0;
+        std::size_t made_up = 0;
+    };
+    [[nodiscard]] connection_counts connections() const;
+
     /// Gate, let leases end until `deadline`, revoke the rest, drain and destroy queue pairs,
     /// close. `done` hears whether everything was proven quiet; if not, the caller leaks what is
     /// left rather than free it under a NIC. Called once.

@@ -26,6 +26,7 @@ read_lane::~read_lane() = default;
 void read_lane::make(const std::string& own_address, const std::string& peer_address,
                      unique_function<void()> ready) {
     self_ = shared_from_this();
+    begun_ = s_.env.now();
     s_.rdma.resource_born();
     // READs and the marker; in the completion queue also what the body posts of its own (a probe
     // behind a READ on devices whose success needs one, a marker).
@@ -86,6 +87,7 @@ void read_lane::made(const std::shared_ptr<wiring>& w, unique_function<void()> r
         return;
     }
     ++s_.stats.lanes_made;
+    spent_making_ = s_.env.now() - begun_;
     state_ = state::offered;
     if (retiring_)
         retire();
@@ -107,6 +109,7 @@ void read_lane::connect(const wire::queue_pair_facts& owner) {
     }
     depth_ = std::min<std::uint32_t>(depth, s_.options.read_depth);
     state_ = state::connecting;
+    begun_ = s_.env.now();
 
     fabric::receive_parameters rp;
     rp.peer = owner;
@@ -149,6 +152,7 @@ void read_lane::connected(const failure& f) {
         return;
     }
     state_ = state::up;
+    s_.stats.wireups.record(spent_making_ + (s_.env.now() - begun_));
     pump();
     if (retiring_) retire();
 }
@@ -259,6 +263,7 @@ void read_lane::on_completion(const fabric::completion& c) {
         return;
     }
     if (planted(bug::error_credits_unsignalled)) credit_through(c.id);
+    s_.stats.completion_failed(c.status);
     fail(reason::get_failed,
          {connection_errc::queue_pair, "READ ended with \"" + std::string(to_string(c.status)) +
                                            "\" (vendor error " + std::to_string(c.vendor_error) +

@@ -128,6 +128,8 @@ private:
     const std::uint32_t generation_;
     failed_handler on_failed_;
     state state_ = state::making;
+    time_point begun_;  ///< the making of the queue pair, then its connecting
+    duration spent_making_{0};
     bool busy_on_worker_ = false;  ///< a worker thread is using the queue pair
     bool retiring_ = false;
     bool owner_known_ = false;

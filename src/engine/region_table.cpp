@@ -36,6 +36,11 @@ region_table::region region_table::find(std::span<const std::byte> bytes) const 
     return it->second;
 }
 
+std::size_t region_table::size() const {
+    const std::lock_guard lock(mutex_);
+    return regions_.size();
+}
+
 bool region_table::take(std::span<const std::byte> destination) {
     if (destination.empty()) return true;
     const std::lock_guard lock(mutex_);

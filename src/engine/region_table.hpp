@@ -26,6 +26,8 @@ public:
     /// The region that holds all of `bytes`, or null.
     [[nodiscard]] region find(std::span<const std::byte> bytes) const;
 
+    [[nodiscard]] std::size_t size() const;
+
     /// Takes a destination; false where part of it is taken already.
     [[nodiscard]] bool take(std::span<const std::byte> destination);
     void give_back(std::span<const std::byte> destination);

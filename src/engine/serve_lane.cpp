@@ -88,6 +88,7 @@ void serve_lane::wire(const std::string& own_address, const wire::queue_pair_fac
     }
     w->facts.starting_psn = static_cast<std::uint32_t>(s_.env.random()) & 0xffffffU;
     status_ = lane_status::making;
+    begun_ = s_.env.now();
     busy_on_worker_ = true;
     auto outcome = std::make_shared<result<void>>();
     s_.env.offload(
@@ -126,6 +127,7 @@ void serve_lane::settle(const failure& f) {
     } else {
         status_ = lane_status::ready;
         ++s_.stats.lanes_made;
+        s_.stats.wireups.record(s_.env.now() - begun_);
     }
     if (destroying_) status_ = lane_status::failed;  // given up meanwhile: offer it to nobody
     for (auto& f_settled : std::exchange(settled_, {})) f_settled();

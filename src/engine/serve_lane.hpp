@@ -65,6 +65,7 @@ private:
     services& s_;
     const std::uint32_t generation_;
     lane_status status_ = lane_status::absent;
+    time_point begun_;
     bool busy_on_worker_ = false;
     bool destroying_ = false;
     bool gone_ = false;

@@ -23,7 +23,7 @@ transfer::~transfer() = default;
 
 void transfer::start() {
     self_ = shared_from_this();
-    phase_began_ = s_.env.now();
+    began_ = phase_began_ = s_.env.now();
     ++s_.stats.gets_started;
     if (request_.kind == destination_kind::into) {
         if (!regions_.take(request_.into))
@@ -107,11 +107,18 @@ void transfer::acquired(const failure& f, wire::body* body, std::span<const std:
         lease_ = reply->lease;
         return succeed();
     }
+    s_.stats.acquires.record(s_.env.now() - phase_began_);
     report_.acquire += s_.env.now() - phase_began_;
     phase_began_ = s_.env.now();
     report_.slot_bytes = reply->slot_bytes;
     report_.bytes = range_bytes_ = reply->range_bytes;
     if (offered) {
+        // `ok` says that a READ ran, whatever an owner says.
+        if (reply->why == reason::ok && reply->answer != wire::answer::rdma &&
+            (reply->answer == wire::answer::chunked ||
+             reply->answer == wire::answer::inline_answer))
+            return fail(
+                {connection_errc::protocol, "the owner gave no reason for another path than RDMA"});
         report_.reason = reply->why;
         report_.detail = reply->detail;
     }
@@ -558,6 +565,7 @@ void transfer::answer(const failure& f) {
         a.report.detail = f.detail;
     } else {
         s_.stats.got(report_.path, report_.reason);
+        s_.stats.gets.record(s_.env.now() - began_);
         a.bytes = range_bytes_;
         if (request_.kind == destination_kind::pinned && block_) {
             auto held = std::make_shared<pinned_block>(std::move(block_));

@@ -121,6 +121,7 @@ private:
 
     environment::timer_id deadline_timer_ = 0;
     environment::timer_id busy_timer_ = 0;
+    time_point began_;
     time_point phase_began_;
 
     std::optional<failure> fallback_;  ///< why RDMA failed, once it did
