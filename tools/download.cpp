@@ -55,6 +55,7 @@ void download::ask(std::uint64_t offset, std::uint64_t length, F then) {
     options.offset = offset;
     options.length = length;
     options.policy = settings_.policy;
+    options.checksum = settings_.checksum;
     if (settings_.deadline) {
         const auto gone =
             std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - begin_);

@@ -25,6 +25,7 @@ struct download_settings {
     url from;
     std::optional<byte_range> range;
     path_policy policy = path_policy::prefer;
+    bool checksum = false;
     std::optional<std::chrono::milliseconds> deadline;  ///< over all
     std::uint64_t segment_bytes = 0;                    ///< 0: one segment
     std::uint32_t segments_in_flight = 1;

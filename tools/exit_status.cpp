@@ -22,6 +22,7 @@ exit_status of_request(request_errc code) noexcept {
             return exit_status::deadline;
         case request_errc::io:
             return exit_status::io;
+        case request_errc::checksum:
         case request_errc::buffer_busy:
         case request_errc::cancelled:
         case request_errc::not_supported:

@@ -48,6 +48,8 @@ command_line describe() {
              "give up after this many milliseconds; default: each segment may take "
              "30 s");
     line.add("segment", "BYTES", "ask for this much at once (default 4M); 0: for all");
+    line.add("checksum", nullptr,
+             "compare the CRC-32C of each segment with the owner's, before it is written");
     line.add("device", "NAME", "the RDMA device to use; default: the first usable one");
     line.add("sync", nullptr, "flush FILE to its disk before it gets its name");
     line.add("quiet,q", nullptr, "no progress bar, no result line");
@@ -87,6 +89,7 @@ result<get_settings> read(const command_line& line) {
     s.what.segment_bytes = segment->value_or(default_segment_bytes);
     s.what.segments_in_flight = s.what.segment_bytes == 0 ? 1 : segments_in_flight;
     s.device = line.text("device").value_or("");
+    s.what.checksum = line.has("checksum");
     s.json = line.json();
     s.quiet = line.has("quiet");
     s.sync = line.has("sync");

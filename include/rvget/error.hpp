@@ -28,6 +28,7 @@ enum class request_errc {
     not_supported,         ///< the device or the build cannot do this
     refused,               ///< the owner refused for a reason given in the detail
     io,                    ///< a file or stream of the caller failed
+    checksum,              ///< the bytes that came, twice, are not those of the owner
 };
 
 /// The lease of this get: a new acquire helps.

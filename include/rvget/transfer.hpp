@@ -23,6 +23,10 @@ struct get_options {
     std::optional<std::uint64_t> length{};
     std::optional<std::chrono::milliseconds> deadline{};
     std::optional<path_policy> policy{};
+    /// Both ends compute the CRC-32C of the range, and the get ends well only if they agree: after
+    /// a mismatch it is tried once more, on the other path where there is one. Costs each end a
+    /// pass over the bytes.
+    bool checksum = false;
 };
 
 /// Which way the bytes took, why, over what, and where the time went. Filled on errors as far as
@@ -42,6 +46,8 @@ struct transfer_report {
     std::chrono::nanoseconds acquire{0};
     std::chrono::nanoseconds transfer{0};
     std::chrono::nanoseconds copy{0};
+    /// What both ends computed. None where it was not asked for, or the owner does not know how.
+    std::optional<std::uint32_t> crc32c{};
     std::uint64_t copied_bytes = 0;  ///< by the CPU between arrival and the caller's buffer
 };
 

@@ -150,6 +150,8 @@ std::vector<MetricFamily> metric_families(const metrics_snapshot& s) {
         counter("queue_pairs_leaked_total", "Queue pairs that were never proven quiet.",
                 c.lanes_leaked),
         completion_errors(c),
+        counter("checksum_mismatches_total", "Ranges that arrived with another CRC-32C.",
+                c.checksum_mismatches),
         counter("copied_bytes_total", "Copied by the CPU between arrival and destination.",
                 c.bytes_copied),
     };

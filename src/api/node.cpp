@@ -473,6 +473,7 @@ void node::impl::begin(operation op, const url& from, const get_options& o,
     r.policy = o.policy.value_or(options.policy);
     r.kind = kind;
     r.into = into;
+    r.checksum = o.checksum;
     r.deadline = runtime->env().now() + bounded(o.deadline.value_or(options.default_deadline));
     runtime->post([this, from, r, op, done = std::move(done)]() mutable {
         core->consumer().get(from.address, from.handle.owner, r, std::move(done), op);

@@ -35,6 +35,8 @@ std::string_view text(request_errc code) noexcept {
             return "not supported by the device or the build";
         case request_errc::refused:
             return "refused by the owner";
+        case request_errc::checksum:
+            return "the bytes have another checksum than the owner's";
         case request_errc::io:
             return "input or output of the caller failed";
     }

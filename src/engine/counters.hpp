@@ -40,6 +40,7 @@ struct counters {
         completion_errors{};
     std::uint64_t strangers_refused = 0;  ///< connections that ended before their greeting
 
+    std::uint64_t checksum_mismatches = 0;
     std::uint64_t bytes_copied = 0;  ///< by the CPU, between arrival and destination
     std::uint64_t lanes_made = 0;
     std::uint64_t lanes_failed = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/crc32c.hpp"
 #include "base/log.hpp"
 #include "engine/decision.hpp"
 #include "engine/planted.hpp"
@@ -16,6 +17,8 @@ using std::chrono::milliseconds;
 constexpr std::size_t max_lanes = 4;
 /// Acquires of one consumer that wait for its lane at once; more of them are answered as they come.
 constexpr std::size_t max_waiting = 1024;
+/// Checksums that one consumer has the owner compute at once; more of them are told to come again.
+constexpr std::size_t max_checksums = 16;
 /// Slots that one consumer holds references to at once.
 constexpr std::size_t max_referenced_slots = 65'536;
 
@@ -99,6 +102,8 @@ void owner_connection::fence(std::uint32_t generation, unique_function<void()> p
 }
 
 void owner_connection::send(std::uint64_t id, wire::body body, frame_payload payload) {
+    if (auto* reply = std::get_if<wire::acquire_reply>(&body))
+        if (const auto known = checksums_.extract(id)) reply->crc32c = known.mapped();
     if (open_) link_->send(wire::encode(wire::frame{id, std::move(body)}), std::move(payload));
 }
 
@@ -178,9 +183,35 @@ void owner_connection::wait_for_lane(std::uint64_t id, const wire::acquire& m,
 }
 
 void owner_connection::handle(std::uint64_t id, wire::acquire& m) {
-    // Taken out: an acquire that waits for its lane or key is copied.
+    // Taken out: an acquire that waits for its checksum, lane or key is copied.
     for (const auto lease : std::exchange(m.detaches, {})) owner_.detach(lease, *this);
+    if (m.checksum == wire::checksum::crc32c) return checksum_first(id, m);
     answer(id, m, m.offer ? lane_for(*m.offer) : nullptr, true);
+}
+
+/// Staged bytes never change, so their checksum may be older than the answer that carries it.
+void owner_connection::checksum_first(std::uint64_t id, const wire::acquire& m) {
+    const auto lane = m.offer ? lane_for(*m.offer) : nullptr;
+    const auto* sl = owner_.find(m.slot);
+    if (sl == nullptr || m.offset > sl->memory->bytes.size() || owner_.draining())
+        return answer(id, m, lane, true);
+    if (checksums_running_ >= max_checksums) {
+        wire::acquire_reply reply;
+        reply.answer = wire::answer::busy;
+        reply.retry_after_ms = 10;
+        return send(id, std::move(reply));
+    }
+    ++checksums_running_;
+    const auto whole = sl->memory->bytes.subspan(m.offset);
+    const auto range = whole.first(std::min<std::uint64_t>(m.length, whole.size()));
+    auto value = std::make_shared<std::uint32_t>(0);
+    s_.env.offload(
+        blocking_work::make, [range, value, keep = sl->memory] { *value = crc32c(range); },
+        [self = shared_from_this(), id, m, lane, value] {
+            --self->checksums_running_;
+            self->checksums_[id] = *value;
+            self->answer(id, m, lane, true);
+        });
 }
 
 /// Answers an acquire, at the latest after wireup_wait. Nothing is remembered between the two

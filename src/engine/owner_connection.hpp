@@ -91,6 +91,7 @@ private:
                  const owner::leased_bytes& range, const std::shared_ptr<lease_key>& key);
     [[nodiscard]] bool serves(const serve_lane& lane) const;
     void give_up(std::uint32_t generation, reason tell, unique_function<void()> proven);
+    void checksum_first(std::uint64_t id, const wire::acquire& m);
     void send(std::uint64_t id, wire::body body, frame_payload payload = {});
     void protocol_error(const std::string& what);
     void destroy_lanes_if_over();
@@ -117,6 +118,8 @@ private:
     };
     std::map<std::uint64_t, waiting_acquire> waiting_;
     std::uint64_t next_waiting_ = 1;
+    std::size_t checksums_running_ = 0;
+    std::unordered_map<std::uint64_t, std::uint32_t> checksums_;  ///< by request, until answered
     std::unordered_map<std::uint64_t, std::uint32_t>
         references_;  ///< by slot, held by the consumer
 };

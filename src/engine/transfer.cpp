@@ -1,9 +1,12 @@
 #include "engine/transfer.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
+#include "base/crc32c.hpp"
 #include "engine/plain_memory.hpp"
 #include "engine/planted.hpp"
 
@@ -83,9 +86,10 @@ void transfer::acquire() {
     m.length = request_.length;
     m.deadline_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(
         duration_cast<milliseconds>(request_.deadline - now).count() + 1, 1, 0xffffffff));
-    m.force = request_.policy == path_policy::require;
+    m.force = insist_ || request_.policy == path_policy::require;
     m.no_offer_reason = why;
     m.detaches = connection_->take_ended_leases();
+    if (request_.checksum) m.checksum = wire::checksum::crc32c;
     const bool offered = m.offer.has_value();
     if (fallback_) ++s_.stats.acquires_without_offer_after_rdma;
     connection_->request(
@@ -111,6 +115,7 @@ void transfer::acquired(const failure& f, wire::body* body, std::span<const std:
     report_.acquire += s_.env.now() - phase_began_;
     phase_began_ = s_.env.now();
     report_.slot_bytes = reply->slot_bytes;
+    if (request_.checksum) owners_checksum_ = reply->crc32c;
     report_.bytes = range_bytes_ = reply->range_bytes;
     if (offered) {
         // `ok` says that a READ ran, whatever an owner says.
@@ -158,6 +163,7 @@ void transfer::acquired(const failure& f, wire::body* body, std::span<const std:
         case wire::answer::busy:
             return answered_busy(*reply);
         default:
+            if (std::exchange(insist_, false)) return fall_back(reason::get_failed, *mismatch_);
             return fail(refusal(*reply));
     }
 }
@@ -207,7 +213,7 @@ void transfer::take_inline(const wire::acquire_reply& reply, std::span<const std
     if (!payload.empty()) std::memcpy(target_.data(), payload.data(), payload.size());
     report_.copied_bytes += payload.size();
     s_.stats.bytes_copied += payload.size();
-    succeed();
+    arrived();
 }
 
 // ---- the lease
@@ -418,7 +424,10 @@ void transfer::give_up_rekeying() {
 
 /// A get into plain memory, or one that returns it, takes its bytes out of the registered block.
 void transfer::copy_out() {
-    if (region_ || request_.kind == destination_kind::pinned) return succeed();
+    if (region_ || request_.kind == destination_kind::pinned) {
+        target_ = region_ ? request_.into : block_.bytes();
+        return arrived();
+    }
     if (prepare_plain(range_bytes_)) copy_more(0);
 }
 
@@ -434,7 +443,52 @@ void transfer::copy_more(std::uint64_t copied) {
     if (copied < range_bytes_)
         return s_.env.post([self = shared_from_this(), copied] { self->copy_more(copied); });
     report_.copy = s_.env.now() - phase_began_;
+    arrived();
+}
+
+// ---- the checksum
+
+/// All bytes are where they shall be.
+void transfer::arrived() {
+    if (!owners_checksum_) return succeed();
+    check_more(0, 0);
+}
+
+/// In steps, as copy_more() and for the same reasons.
+void transfer::check_more(std::uint64_t checked, std::uint32_t so_far) {
+    if (answered_) return;
+    const auto bytes = std::min<std::uint64_t>(copy_step, range_bytes_ - checked);
+    so_far = crc32c(target_.subspan(checked, bytes), so_far);
+    checked += bytes;
+    if (checked < range_bytes_)
+        return s_.env.post(
+            [self = shared_from_this(), checked, so_far] { self->check_more(checked, so_far); });
+    if (so_far != *owners_checksum_) return mismatched(so_far);
+    report_.crc32c = so_far;
     succeed();
+}
+
+void transfer::mismatched(std::uint32_t here) {
+    ++s_.stats.checksum_mismatches;
+    const auto hex = [](std::uint32_t v) {
+        std::array<char, 11> text{};
+        std::snprintf(text.data(), text.size(), "0x%08x", v);
+        return std::string(text.data());
+    };
+    const failure f{request_errc::checksum,
+                    "the owner's CRC-32C of the range is " + hex(*owners_checksum_) +
+                        ", that of the bytes that came (" + std::string(to_string(report_.path)) +
+                        ") is " + hex(here) + "; test the memory and the NICs of both machines"};
+    if (std::exchange(mismatch_, f)) return fail(f);
+    end_lease();
+    plain_ = {};
+    asked_ = arrived_ = 0;
+    if (report_.path == path::rdma || !lane_ || !lane_->offerable())
+        return fall_back(reason::get_failed, f);
+    insist_ = true;
+    block_ = {};
+    phase_began_ = s_.env.now();
+    acquire();
 }
 
 void transfer::fall_back(reason why, const failure& f) {
@@ -509,7 +563,7 @@ void transfer::pulled(std::uint64_t request, std::uint64_t bytes, const failure&
     arrived_ += bytes;
     if (arrived_ < range_bytes_) return pull_more();
     report_.transfer += s_.env.now() - phase_began_;
-    succeed();
+    arrived();
 }
 
 // ---- the end

@@ -34,6 +34,7 @@ struct transfer_request {
     time_point deadline;
     destination_kind kind = destination_kind::owned;
     std::span<std::byte> into;
+    bool checksum = false;
 };
 
 struct transfer_answer {
@@ -103,6 +104,9 @@ private:
     [[nodiscard]] bool prepare_plain(std::uint64_t bytes);
     void copy_out();
     void copy_more(std::uint64_t copied);
+    void arrived();
+    void check_more(std::uint64_t checked, std::uint32_t so_far);
+    void mismatched(std::uint32_t here);
     void succeed();
     void fail(const failure& f);
     void answer(const failure& f);
@@ -151,6 +155,11 @@ private:
     };
     std::optional<setback> rekeying_;  ///< while a new key is asked for: what to fall back with
     unsigned rekeys_ = 0;
+
+    // The checksum.
+    std::optional<std::uint32_t> owners_checksum_;
+    std::optional<failure> mismatch_;  ///< the first one
+    bool insist_ = false;              ///< on RDMA, because chunks came wrong
 
     // Chunks.
     std::uint64_t asked_ = 0;

@@ -26,6 +26,7 @@ constexpr std::array<std::string_view, std::variant_size_v<body>> type_names{
 // Which enumerators exist. A peer of a newer version uses new ones only with versions that know
 // them (hello), so an unknown one is a broken peer.
 bool is_known(reason v) noexcept { return to_string(v) != "unknown"; }
+bool is_known(checksum v) noexcept { return v <= checksum::crc32c; }
 bool is_known(answer v) noexcept { return v <= answer::refused; }
 bool is_known(chunk_status v) noexcept { return v <= chunk_status::out_of_range; }
 bool is_known(reference_change v) noexcept { return v <= reference_change::release; }
@@ -305,6 +306,10 @@ void fields(C& c, subject<C, reason>& v) {
     c.enumeration(v);
 }
 template <class C>
+void fields(C& c, subject<C, checksum>& v) {
+    c.enumeration(v);
+}
+template <class C>
 void fields(C& c, subject<C, std::string>& v) {
     c.rest(v);
 }
@@ -354,6 +359,7 @@ void fields(C& c, subject<C, acquire>& v) {
     c.optional(1, v.offer);
     c.unless_default(2, v.no_offer_reason);
     c.unless_default(3, v.detaches);
+    c.unless_default(0x80, v.checksum);
 }
 template <class C>
 void fields(C& c, subject<C, acquire_reply>& v) {
@@ -368,6 +374,7 @@ void fields(C& c, subject<C, acquire_reply>& v) {
     c.optional(2, v.lane_generation);
     c.optional(3, v.lane_facts);
     c.unless_default(4, v.detail);
+    c.optional(0x80, v.crc32c);
 }
 template <class C>
 void fields(C& c, subject<C, detach>& v) {

@@ -65,6 +65,9 @@ struct lane_offer {
 
 inline constexpr std::uint64_t whole_length = ~std::uint64_t{0};
 
+/// What both ends compute over the bytes of a range.
+enum class checksum : std::uint8_t { none = 0, crc32c = 1 };
+
 /// Asks for a lease on a range and for the way to get it.
 struct acquire {
     std::uint64_t slot = 0;
@@ -75,6 +78,7 @@ struct acquire {
     std::optional<lane_offer> offer{};
     reason no_offer_reason = reason::ok;    ///< why there is no offer
     std::vector<std::uint64_t> detaches{};  ///< leases that end with this message; max_leases
+    rvget::wire::checksum checksum = checksum::none;  ///< an owner that does not know it gives none
     friend bool operator==(const acquire&, const acquire&) = default;
 };
 
@@ -100,7 +104,8 @@ struct acquire_reply {
     std::optional<std::vector<std::byte>> descriptor{};  ///< encoded, with answer rdma
     std::optional<std::uint32_t> lane_generation{};      ///< the lane that `lane_facts` is for
     std::optional<queue_pair_facts> lane_facts{};        ///< the owner's end, until first used
-    std::string detail{};  ///< for people; encode() cuts it to max_text_bytes
+    std::string detail{};                   ///< for people; encode() cuts it to max_text_bytes
+    std::optional<std::uint32_t> crc32c{};  ///< of the range, where asked for
     friend bool operator==(const acquire_reply&, const acquire_reply&) = default;
 };
 

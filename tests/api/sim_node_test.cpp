@@ -18,6 +18,7 @@
 #include "api/nodes.hpp"
 #include "api/raw_peer.hpp"
 #include "api/scripted_owner.hpp"
+#include "base/crc32c.hpp"
 #include "fabric/fault/fault_provider.hpp"
 #include "fabric/sim/network.hpp"
 #include "support/rogue_consumer.hpp"
@@ -356,6 +357,105 @@ BOOST_FIXTURE_TEST_CASE(failed_read_falls_back_once_with_the_right_bytes, sim_no
     while (last != path::rdma && std::chrono::steady_clock::now() < end)
         last = consumer->get(from)->report.path;
     BOOST_TEST(last == path::rdma);
+}
+
+/// Bytes that change between the owner's checksum and the READ: what a NIC, a bus or a memory that
+/// fails looks like.
+struct changed_under_a_read : sim_nodes {
+    changed_under_a_read() {
+        warm_up();
+        auto s = owner->make_staging(medium).value();
+        std::ranges::copy(payload(medium), s.bytes().begin());
+        staged = s.bytes();
+        from = owner->url_of(owner->stage(std::move(s)).value());
+    }
+    [[nodiscard]] into_answer get_changed(std::span<std::byte> into, get_options o) {
+        o.checksum = true;
+        hold_dma();
+        auto answer = get_into(*consumer, from, into, o);
+        await_dma(into);
+        staged[medium / 2] ^= std::byte{1};
+        release_dma();
+        return answer.get();
+    }
+    std::span<std::byte> staged;
+    url from;
+};
+
+BOOST_FIXTURE_TEST_CASE(checksum_of_a_read_is_reported, changed_under_a_read) {
+    get_options o;
+    o.checksum = true;
+    const auto got = consumer->get(from, o);
+    BOOST_REQUIRE_MESSAGE(got, got.error().message());
+    BOOST_TEST(got->report.path == path::rdma);
+    BOOST_TEST((got->report.crc32c == crc32c(payload(medium))));
+}
+
+BOOST_FIXTURE_TEST_CASE(checksum_mismatch_of_a_read_is_retried_in_chunks, changed_under_a_read) {
+    std::vector<std::byte> into(medium);
+    auto region = consumer->register_region(into).value();
+    const auto answer = get_changed(into, {});
+    BOOST_REQUIRE_MESSAGE(!answer.code, answer.code.message());
+    BOOST_TEST(answer.result.report.path == path::chunked);
+    BOOST_TEST(answer.result.report.reason == reason::get_failed);
+    BOOST_TEST((answer.result.report.crc32c == crc32c(staged)));
+    BOOST_TEST(std::ranges::equal(into, staged));
+    BOOST_TEST(region.unregister().wait_for(20s));
+}
+
+BOOST_FIXTURE_TEST_CASE(checksum_mismatch_under_require_is_an_error, changed_under_a_read) {
+    std::vector<std::byte> into(medium);
+    auto region = consumer->register_region(into).value();
+    const auto answer = get_changed(into, {.policy = path_policy::require});
+    BOOST_TEST(answer.code == make_error_code(request_errc::checksum));
+    BOOST_TEST(answer.result.report.detail.find("CRC-32C") != std::string::npos);
+    BOOST_TEST(region.unregister().wait_for(20s));
+}
+
+BOOST_FIXTURE_TEST_CASE(metrics_say_ok_for_completed_reads_alone, sim_nodes) {
+    const std::string ok =
+        "rvget_path_decisions_total{side=\"consumer\",path=\"rdma\",reason=\"ok\"} ";
+    const auto from = stage(medium);
+    BOOST_REQUIRE(consumer->get(from)->report.path == path::rdma);
+    BOOST_TEST(consumer->metrics().find(ok + "1\n") != std::string::npos);
+    BOOST_REQUIRE(consumer->get(stage(100)));
+    // One that nobody waited for: its READ completes, its caller has got an error.
+    hold_dma();
+    std::vector<std::byte> into(medium);
+    auto region = consumer->register_region(into).value();
+    cancellable_get late(*this, from, into);
+    const auto over = late.cancel();
+    release_dma();
+    BOOST_TEST(over.wait_for(20s));
+    BOOST_TEST(region.unregister().wait_for(20s));
+    plan->fail_read(plan->reads() + 1, fabric::completion_status::remote_access);
+    BOOST_REQUIRE(consumer->get(from)->report.path == path::chunked);
+    const auto text = consumer->metrics();
+    BOOST_TEST(text.find(ok + "1\n") != std::string::npos, text);
+    BOOST_TEST(text.find("rvget_completion_errors_total{status=\"remote_access_error\"} 1\n") !=
+               std::string::npos);
+    BOOST_TEST(owner->metrics().find(
+                   "rvget_path_decisions_total{side=\"owner\",path=\"rdma\",reason=\"ok\"} ") !=
+               std::string::npos);
+    BOOST_TEST(text.find("rvget_wireup_duration_seconds_count 0\n") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(owner_that_gives_no_reason_for_chunks_breaks_the_protocol) {
+    sim_nodes n;
+    const scripted_owner bad([](const raw_socket& s) {
+        while (const auto asked = s.read_frame()) {
+            if (!std::holds_alternative<wire::acquire>(asked->frame.body)) continue;
+            wire::acquire_reply r;
+            r.slot_bytes = r.range_bytes = medium;
+            r.lease = 5;
+            r.duration_ms = 30'000;
+            s.write(wire::frame{asked->frame.id, r});
+        }
+    });
+    const auto got = n.consumer->get(bad.target());
+    BOOST_TEST(n.consumer->shutdown(20s));  // ends the script
+    BOOST_REQUIRE(!got);
+    BOOST_TEST(got.error().code == make_error_code(connection_errc::protocol));
 }
 
 BOOST_FIXTURE_TEST_CASE(failed_read_under_require_is_an_error, sim_nodes) {

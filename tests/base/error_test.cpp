@@ -34,7 +34,7 @@ void check_messages(Enum last, const char* category) {
 BOOST_AUTO_TEST_SUITE(errors)
 
 BOOST_AUTO_TEST_CASE(category_every_code_has_its_own_message) {
-    check_messages(request_errc::io, "rvget.request");
+    check_messages(request_errc::checksum, "rvget.request");
     check_messages(lease_errc::expired, "rvget.lease");
     check_messages(connection_errc::authentication, "rvget.connection");
     check_messages(device_errc::post_failed, "rvget.device");

@@ -416,5 +416,14 @@ class Interrupted(Case):
         os.close(reading)
 
 
+class Checksum(Case):
+    def test_checksum_that_agrees_changes_nothing(self):
+        data = pattern(9 * MIB + 5)
+        _, url = self.serve_url(self.file("a", data))
+        got = run("get", url, "--checksum", "--segment", "1M")
+        self.assertStatus(got, OK)
+        self.assertEqual(got.stdout, data)
+
+
 if __name__ == "__main__":
     main()

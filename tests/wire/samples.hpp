@@ -103,6 +103,14 @@ inline std::vector<golden_frame> golden_frames() {
          {9, acquire{.slot = 1, .length = 3, .offer = lane_offer{5, 1, std::nullopt}}},
          "02 00 0900000000000000 0100000000000000 0000000000000000 0300000000000000 00000000 00"
          "01 0600 05000000 0100"},
+        {"acquire, with a checksum",
+         {9, acquire{.slot = 1, .length = 3, .checksum = checksum::crc32c}},
+         "02 00 0900000000000000 0100000000000000 0000000000000000 0300000000000000 00000000 00"
+         "80 0100 01"},
+        {"acquire_reply, with a checksum",
+         {10, acquire_reply{.answer = answer::not_found, .crc32c = 0xc0ffee01}},
+         "03 00 0a00000000000000 03 00 0000000000000000 0000000000000000 0000000000000000"
+         "00000000 00000000 80 0400 01eeffc0"},
         {"acquire_reply, bare",
          {10, acquire_reply{.answer = answer::not_found}},
          "03 00 0a00000000000000 03 00 0000000000000000 0000000000000000 0000000000000000"
@@ -250,6 +258,7 @@ private:
         v.offer = maybe([this] { return offer(); });
         v.no_offer_reason = reason();
         v.detaches = leases();
+        v.checksum = random_.coin() ? checksum::crc32c : checksum::none;
     }
     void fill(acquire_reply& v) {
         v.answer = static_cast<answer>(random_.below(8));
@@ -263,6 +272,7 @@ private:
         v.lane_generation = maybe([this] { return number<std::uint32_t>(); });
         v.lane_facts = maybe([this] { return facts(); });
         v.detail = text();
+        v.crc32c = maybe([this] { return number<std::uint32_t>(); });
     }
     void fill(detach& v) { v.leases = leases(); }
     lane_offer offer() {
