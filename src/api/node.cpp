@@ -5,8 +5,8 @@
 #include <mutex>
 #include <vector>
 
-#include <boost/system/system_error.hpp>
 #include <prometheus/text_serializer.h>
+#include <boost/system/system_error.hpp>
 
 #include "api/node_impl.hpp"
 #include "base/log.hpp"

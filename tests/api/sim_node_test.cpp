@@ -95,6 +95,17 @@ struct sim_nodes {
     std::optional<node> consumer;
 };
 
+node_options with_shared_keys() {
+    node_options o;
+    o.lease_keys = lease_key_choice::fence;
+    return o;
+}
+
+/// Grants leases while no NIC moves: a window would have to be bound first.
+struct held_back_nodes : sim_nodes {
+    held_back_nodes() : sim_nodes(with_shared_keys()) {}
+};
+
 /// The answer of an async_get_into, with its quiet also where it failed.
 struct into_answer {
     error_code code;
@@ -361,7 +372,7 @@ BOOST_FIXTURE_TEST_CASE(failed_read_falls_back_once_with_the_right_bytes, sim_no
 
 /// Bytes that change between the owner's checksum and the READ: what a NIC, a bus or a memory that
 /// fails looks like.
-struct changed_under_a_read : sim_nodes {
+struct changed_under_a_read : held_back_nodes {
     changed_under_a_read() {
         warm_up();
         auto s = owner->make_staging(medium).value();
@@ -412,7 +423,7 @@ BOOST_FIXTURE_TEST_CASE(checksum_mismatch_under_require_is_an_error, changed_und
     BOOST_TEST(region.unregister().wait_for(20s));
 }
 
-BOOST_FIXTURE_TEST_CASE(metrics_say_ok_for_completed_reads_alone, sim_nodes) {
+BOOST_FIXTURE_TEST_CASE(metrics_say_ok_for_completed_reads_alone, held_back_nodes) {
     const std::string ok =
         "rvget_path_decisions_total{side=\"consumer\",path=\"rdma\",reason=\"ok\"} ";
     const auto from = stage(medium);
@@ -521,17 +532,6 @@ BOOST_FIXTURE_TEST_CASE(failed_read_into_a_region_falls_back_into_the_region, si
 BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_AUTO_TEST_SUITE(held_back)
-
-node_options with_shared_keys() {
-    node_options o;
-    o.lease_keys = lease_key_choice::fence;
-    return o;
-}
-
-/// Grants leases while no NIC moves: a window would have to be bound first.
-struct held_back_nodes : sim_nodes {
-    held_back_nodes() : sim_nodes(with_shared_keys()) {}
-};
 
 BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_answers_at_once_and_parks_the_region,
                         held_back_nodes) {
