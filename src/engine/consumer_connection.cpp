@@ -171,7 +171,7 @@ void consumer_connection::deliver(wire::frame& f, std::span<const std::byte> pay
 
 void consumer_connection::protocol_error(const std::string& what) {
     if (state_ == state::closed) return;
-    log(log_level::warning, "peer=" + link_->peer_name() + " action=close cause=\"" + what + "\"");
+    log(log_level::warning, "peer=" + link_->peer_name() + " action=close cause=" + quoted(what));
     end(connection_errc::protocol, "protocol error: it sent " + what);
 }
 

@@ -70,7 +70,7 @@ std::span<std::byte> owner_connection::payload_destination(std::span<const std::
 void owner_connection::protocol_error(const std::string& what) {
     if (!open_) return;
     if (!greeted_) return drop({connection_errc::protocol, what});
-    log(log_level::warning, "peer=" + link_->peer_name() + " action=close cause=\"" + what + "\"");
+    log(log_level::warning, "peer=" + link_->peer_name() + " action=close cause=" + quoted(what));
     send(0, wire::goodbye{"protocol error: " + what});
     link_->close(true);
 }
@@ -503,7 +503,7 @@ void owner_connection::give_up(std::uint32_t generation, reason tell,
 }
 
 void owner_connection::handle(std::uint64_t, wire::goodbye& m) {
-    log(log_level::debug, "peer=" + link_->peer_name() + " goodbye=\"" + m.why + "\"");
+    log(log_level::debug, "peer=" + link_->peer_name() + " goodbye=" + quoted(m.why));
     link_->close();
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "api/nodes.hpp"
 #include "api/raw_peer.hpp"
 #include "api/scripted_owner.hpp"
+#include "base/log.hpp"
 #include "support/seeded_random.hpp"
 
 namespace rvget::test {
@@ -287,6 +289,20 @@ BOOST_AUTO_TEST_CASE(lease_never_ended_expires_and_its_slot_is_freed) {
     await([](const node_statistics& now) { return now.leases_expired == 1 && now.slots == 1; });
     BOOST_TEST(
         (ask<wire::chunk>(s, wire::pull{lease, 0, 1}).status == wire::chunk_status::lease_unknown));
+}
+
+BOOST_AUTO_TEST_CASE(what_a_peer_says_cannot_pose_as_another_key_of_a_log_line) {
+    std::string said;  // written on the node's thread before it closes, read after that
+    set_log_sink([&](log_level, std::string_view line) {
+        if (line.find("goodbye=") != std::string_view::npos) said = line;
+    });
+    set_log_level(log_level::debug);
+    const auto s = greeted();
+    s.write(wire::frame{0, wire::goodbye{"x\" effect=\"forged"}});
+    BOOST_TEST(!s.read_frame());
+    set_log_level(log_level::info);
+    set_log_sink({});
+    BOOST_TEST(said.ends_with(R"( goodbye="x\" effect=\"forged")"), said);
 }
 
 BOOST_AUTO_TEST_CASE(consumer_cannot_release_what_it_does_not_hold) {
