@@ -83,7 +83,8 @@ MetricFamily decisions(const engine::counters& c) {
 }
 
 MetricFamily completion_errors(const engine::counters& c) {
-    auto f = family("completion_errors_total", "Work requests that failed, by status.",
+    auto f = family("completion_errors_total",
+                    "Work requests of any kind that took their queue pair to error, by status.",
                     MetricType::Counter);
     for (std::size_t s = 0; s < c.completion_errors.size(); ++s)
         if (const auto status = static_cast<fabric::completion_status>(s);
@@ -103,9 +104,43 @@ MetricFamily connections(const engine::node_core::connection_counts& c) {
     return f;
 }
 
+std::string_view name_of(lease_key_choice c) {
+    switch (c) {
+        case lease_key_choice::window:
+            return "window";
+        case lease_key_choice::exact:
+            return "exact";
+        case lease_key_choice::fence:
+            return "fence";
+        case lease_key_choice::strongest:
+            break;
+    }
+    return "none";
+}
+
+/// Always 1: what it says is in its labels.
+MetricFamily rdma(const rdma_status& r) {
+    auto f = family("rdma_info",
+                    "Whether RDMA is usable (reason ok) or why not, over which device, and the "
+                    "keys that leases granted here have.",
+                    MetricType::Gauge);
+    add(f,
+        {{"reason", std::string(to_string(r.usable ? reason::ok : r.reason))},
+         {"device", r.usable ? r.device : "none"},
+         {"lease_keys", std::string(r.usable ? name_of(r.lease_keys) : "none")}},
+        1);
+    return f;
+}
+
 MetricFamily gets(const engine::counters& c) {
-    auto f = family("gets_total", "Gets that were answered, by result.", MetricType::Counter);
-    add(f, {{"result", "ok"}}, static_cast<double>(c.gets_answered - c.gets_failed));
+    auto f = family("gets_total",
+                    "Gets that were answered: ok by a completed READ, with their bytes by another "
+                    "path, or with an error.",
+                    MetricType::Counter);
+    const auto ok = c.consumer_results[static_cast<std::size_t>(path::rdma)]
+                                      [static_cast<std::size_t>(reason::ok)];
+    add(f, {{"result", "ok"}}, static_cast<double>(ok));
+    add(f, {{"result", "other_path"}}, static_cast<double>(c.gets_answered - c.gets_failed - ok));
     add(f, {{"result", "error"}}, static_cast<double>(c.gets_failed));
     return f;
 }
@@ -123,6 +158,7 @@ MetricFamily queue_pairs(const engine::counters& c) {
 std::vector<MetricFamily> metric_families(const metrics_snapshot& s) {
     const auto& c = s.counts;
     return {
+        rdma(s.rdma),
         decisions(c),
         gets(c),
         histogram("get_duration_seconds", "Gets that brought their bytes.", c.gets),

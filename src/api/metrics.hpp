@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <prometheus/metric_family.h>
+#include <rvget/node.hpp>
 
 #include "engine/counters.hpp"
 #include "engine/memory.hpp"
@@ -19,6 +20,7 @@ struct metrics_snapshot {
     engine::counters counts{};
     engine::node_core::connection_counts connections{};
     engine::pool::statistics memory{};
+    rdma_status rdma{};
     std::size_t slots = 0;
     std::size_t regions = 0;
 };

@@ -169,8 +169,10 @@ lease_key_choice choice_of(wire::lease_mode m) noexcept {
 
 }  // namespace
 
-rdma_status node::rdma() const {
-    const auto& r = *impl_->rdma;
+rdma_status node::rdma() const { return impl_->rdma_now(); }
+
+rdma_status node::impl::rdma_now() const {
+    const auto& r = *rdma;
     if (!r.usable()) return {.reason = r.why_not(), .detail = r.why_not_detail()};
     return {.usable = true,
             .device = r.device()->facts().name,
@@ -233,9 +235,12 @@ node_statistics node::statistics() const {
 
 metrics_snapshot node::impl::snapshot() const {
     const auto& c = *core;
-    return {c.stats(), c.connections(),
+    return {c.stats(),
+            c.connections(),
             rdma->usable() ? rdma->memory().stats() : engine::pool::statistics{},
-            core->owner().slot_count(), core->consumer().regions().size()};
+            rdma_now(),
+            core->owner().slot_count(),
+            core->consumer().regions().size()};
 }
 
 metrics_snapshot node::impl::snapshot_now() {

@@ -50,6 +50,7 @@ struct node::impl : std::enable_shared_from_this<node::impl> {
     /// On the strand, or after it has stopped.
     [[nodiscard]] node_statistics count() const;
     [[nodiscard]] metrics_snapshot snapshot() const;
+    [[nodiscard]] rdma_status rdma_now() const;
     /// The same from any other thread.
     [[nodiscard]] metrics_snapshot snapshot_now();
     bool shutdown(std::chrono::milliseconds deadline);

@@ -154,9 +154,11 @@ void window_keys::note_posted(std::uint64_t id, std::shared_ptr<window> w) {
 
 void window_keys::on_completion(const fabric::completion& c) {
     if (closed_) return;  // the marker settles the rest
-    if (c.status != fabric::completion_status::success)
+    if (c.status != fabric::completion_status::success) {
+        s_.stats.completion_failed(c.status);
         return failed({connection_errc::queue_pair, "a memory window's request ended with \"" +
                                                         std::string(to_string(c.status)) + "\""});
+    }
     while (!closed_ && !posted_.empty() && posted_.front().id <= c.id) {
         const auto w = std::move(posted_.front().on);
         posted_.pop_front();

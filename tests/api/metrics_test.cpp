@@ -27,7 +27,7 @@ double value_of(const std::string& text, const std::string& name_and_labels) {
 
 BOOST_AUTO_TEST_SUITE(metrics)
 
-BOOST_AUTO_TEST_CASE(gets_count_on_both_sides_by_path_and_reason) {
+BOOST_AUTO_TEST_CASE(contract_9_1_gets_count_on_both_sides_by_path_and_reason) {
     tcp_nodes n;
     const auto inline_url = n.stage(100);
     const auto chunked_url = n.stage(100'000);
@@ -42,7 +42,8 @@ BOOST_AUTO_TEST_CASE(gets_count_on_both_sides_by_path_and_reason) {
                                          "not_configured\"}") == 1);
     BOOST_TEST(value_of(at_owner, decisions + "owner\",path=\"chunked\",reason=\"no_offer\"}") ==
                3);
-    BOOST_TEST(value_of(at_consumer, "rvget_gets_total{result=\"ok\"}") == 4);
+    BOOST_TEST(value_of(at_consumer, "rvget_gets_total{result=\"ok\"}") == 0);
+    BOOST_TEST(value_of(at_consumer, "rvget_gets_total{result=\"other_path\"}") == 4);
     BOOST_TEST(value_of(at_consumer, "rvget_gets_total{result=\"error\"}") == 0);
     BOOST_TEST(value_of(at_consumer, "rvget_get_duration_seconds_count") == 4);
     BOOST_TEST(value_of(at_consumer, "rvget_get_duration_seconds_bucket{le=\"+Inf\"}") == 4);
@@ -50,23 +51,26 @@ BOOST_AUTO_TEST_CASE(gets_count_on_both_sides_by_path_and_reason) {
     BOOST_TEST(value_of(at_consumer, "rvget_get_duration_seconds_sum") > 0);
     BOOST_TEST(value_of(at_owner, "rvget_slots") == 2);
     // No READ ran, so nothing may say ok.
+    BOOST_TEST(value_of(at_owner,
+                        "rvget_rdma_info{reason=\"not_configured\",device=\"none\","
+                        "lease_keys=\"none\"}") == 1);
     BOOST_TEST(at_consumer.find("reason=\"ok\"") == std::string::npos);
     BOOST_TEST(at_owner.find("reason=\"ok\"") == std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(failed_get_is_an_error_and_no_decision) {
+BOOST_AUTO_TEST_CASE(contract_9_1_failed_get_is_an_error_and_no_decision) {
     tcp_nodes n;
     auto missing = n.stage(100);
     ++missing.handle.slot;
     BOOST_REQUIRE(!n.consumer.get(missing));
     const auto text = n.consumer.metrics();
     BOOST_TEST(value_of(text, "rvget_gets_total{result=\"error\"}") == 1);
-    BOOST_TEST(value_of(text, "rvget_gets_total{result=\"ok\"}") == 0);
+    BOOST_TEST(value_of(text, "rvget_gets_total{result=\"other_path\"}") == 0);
     BOOST_TEST(value_of(text, "rvget_get_duration_seconds_count") == 0);
     BOOST_TEST(text.find("rvget_path_decisions_total{") == std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(leases_add_up_and_connections_show_their_state) {
+BOOST_AUTO_TEST_CASE(contract_9_1_leases_add_up_and_connections_show_their_state) {
     tcp_nodes n;
     BOOST_REQUIRE(n.consumer.get(n.stage(100'000)));
     const auto owner = n.owner.metrics();
@@ -96,7 +100,7 @@ BOOST_AUTO_TEST_CASE(stranger_is_counted_while_it_waits_and_when_it_is_refused) 
     BOOST_TEST(shown("rvget_connections{side=\"owner\",state=\"handshaking\"}", 0));
 }
 
-BOOST_AUTO_TEST_CASE(no_label_names_a_peer_and_no_value_a_handle) {
+BOOST_AUTO_TEST_CASE(contract_9_1_no_label_names_a_peer_and_no_value_a_handle) {
     tcp_nodes n;
     const auto from = n.stage(100'000);
     BOOST_REQUIRE(n.consumer.get(from));
@@ -114,13 +118,13 @@ BOOST_AUTO_TEST_CASE(metrics_after_shutdown_are_the_last_ones_and_after_the_node
         source = n.consumer.metrics_source();
         BOOST_REQUIRE(n.consumer.get(n.stage(100'000)));
         BOOST_REQUIRE(n.consumer.shutdown(10s));
-        BOOST_TEST(value_of(n.consumer.metrics(), "rvget_gets_total{result=\"ok\"}") == 1);
+        BOOST_TEST(value_of(n.consumer.metrics(), "rvget_gets_total{result=\"other_path\"}") == 1);
         BOOST_TEST(!source->Collect().empty());
     }
     BOOST_TEST(source->Collect().empty());
 }
 
-BOOST_AUTO_TEST_CASE(every_family_has_help_and_a_fixed_set_of_labels) {
+BOOST_AUTO_TEST_CASE(contract_9_1_every_family_has_help_and_a_fixed_set_of_labels) {
     metrics_snapshot s;
     for (auto* table : {&s.counts.owner_decisions, &s.counts.consumer_results})
         for (auto& row : *table) row.fill(1);
@@ -131,7 +135,8 @@ BOOST_AUTO_TEST_CASE(every_family_has_help_and_a_fixed_set_of_labels) {
         BOOST_TEST(!f.help.empty());
         BOOST_TEST(f.name.ends_with("_total") == (f.type == prometheus::MetricType::Counter),
                    f.name);
-        const std::set<std::string> known{"side", "path", "reason", "state", "status", "result"};
+        const std::set<std::string> known{"side",   "path",   "reason", "state",
+                                          "status", "result", "device", "lease_keys"};
         for (const auto& m : f.metric)
             for (const auto& l : m.label) BOOST_TEST(known.contains(l.name), l.name);
         BOOST_TEST(f.metric.size() <= 2 * 3 * engine::counters::reasons, f.name);

@@ -2,10 +2,14 @@
 // real threads and clocks. Stopping that thread holds every DMA back.
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdio>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -19,6 +23,7 @@
 #include "api/raw_peer.hpp"
 #include "api/scripted_owner.hpp"
 #include "base/crc32c.hpp"
+#include "base/log.hpp"
 #include "fabric/fault/fault_provider.hpp"
 #include "fabric/sim/network.hpp"
 #include "support/rogue_consumer.hpp"
@@ -105,6 +110,11 @@ node_options with_shared_keys() {
 struct held_back_nodes : sim_nodes {
     held_back_nodes() : sim_nodes(with_shared_keys()) {}
 };
+
+/// Whether its metrics have this line.
+bool tells(const node& n, const std::string& line) {
+    return n.metrics().find("\n" + line + "\n") != std::string::npos;
+}
 
 /// The answer of an async_get_into, with its quiet also where it failed.
 struct into_answer {
@@ -423,7 +433,7 @@ BOOST_FIXTURE_TEST_CASE(checksum_mismatch_under_require_is_an_error, changed_und
     BOOST_TEST(region.unregister().wait_for(20s));
 }
 
-BOOST_FIXTURE_TEST_CASE(metrics_say_ok_for_completed_reads_alone, held_back_nodes) {
+BOOST_FIXTURE_TEST_CASE(contract_9_1_ok_counts_completed_reads_alone, held_back_nodes) {
     const std::string ok =
         "rvget_path_decisions_total{side=\"consumer\",path=\"rdma\",reason=\"ok\"} ";
     const auto from = stage(medium);
@@ -449,6 +459,39 @@ BOOST_FIXTURE_TEST_CASE(metrics_say_ok_for_completed_reads_alone, held_back_node
                    "rvget_path_decisions_total{side=\"owner\",path=\"rdma\",reason=\"ok\"} ") !=
                std::string::npos);
     BOOST_TEST(text.find("rvget_wireup_duration_seconds_count 0\n") == std::string::npos);
+    BOOST_TEST(tells(*consumer, "rvget_gets_total{result=\"ok\"} 1"));
+    BOOST_TEST(tells(*consumer, "rvget_gets_total{result=\"other_path\"} 2"));
+    BOOST_TEST(tells(*consumer, "rvget_gets_total{result=\"error\"} 1"));
+}
+
+BOOST_FIXTURE_TEST_CASE(contract_9_1_failed_bind_is_a_completion_error_by_status, sim_nodes) {
+    warm_up();
+    net.set_link("owner", "sim0", 1, false);
+    const auto got = consumer->get(stage(medium));
+    BOOST_REQUIRE_MESSAGE(got, got.error().message());
+    BOOST_TEST(got->report.path == path::chunked);
+    BOOST_TEST(tells(
+        *owner, "rvget_completion_errors_total{status=\"local_queue_pair_operation_error\"} 1"));
+}
+
+BOOST_FIXTURE_TEST_CASE(contract_9_1_memory_regions_and_lease_keys_show_while_they_last,
+                        sim_nodes) {
+    BOOST_TEST(
+        tells(*owner, "rvget_rdma_info{reason=\"ok\",device=\"sim0\",lease_keys=\"window\"} 1"));
+    BOOST_TEST(tells(*owner, "rvget_arenas 1"));
+    BOOST_TEST(tells(
+        *owner, "rvget_registered_bytes " + std::to_string(owner->statistics().registered_bytes)));
+    BOOST_TEST(owner->statistics().registered_bytes > 0u);
+    BOOST_TEST(tells(*owner, "rvget_arena_used_bytes 0"));
+    const auto staged = stage(5000);  // two granules
+    BOOST_TEST(tells(*owner, "rvget_arena_used_bytes 8192"));
+    BOOST_TEST(owner->release(staged.handle).value() == 0u);
+    BOOST_TEST(tells(*owner, "rvget_arena_used_bytes 0"));
+    std::vector<std::byte> memory(medium);
+    auto region = consumer->register_region(memory).value();
+    BOOST_TEST(tells(*consumer, "rvget_regions 1"));
+    BOOST_TEST(region.unregister().wait_for(patience));
+    BOOST_TEST(tells(*consumer, "rvget_regions 0"));
 }
 
 BOOST_AUTO_TEST_CASE(owner_that_gives_no_reason_for_chunks_breaks_the_protocol) {
@@ -679,6 +722,8 @@ void late_read_is_refused(lease_key_choice keys) {
                std::chrono::steady_clock::now() < end)
             std::this_thread::yield();
         BOOST_TEST(n.owner->statistics().leases_expired == 1u);
+        BOOST_TEST(tells(*n.owner, "rvget_leases_expired_total 1"));
+        BOOST_TEST(tells(*n.owner, "rvget_revocations_total 1"));
         BOOST_TEST(
             (rogue.read(lease.address, key, medium) == fabric::completion_status::remote_access));
         BOOST_TEST(rogue.sink_untouched());
@@ -708,6 +753,48 @@ BOOST_AUTO_TEST_CASE(late_read_with_a_windows_key_is_refused) {
 
 BOOST_AUTO_TEST_CASE(late_read_with_an_exact_key_is_refused) {
     late_read_is_refused(lease_key_choice::exact);
+}
+
+BOOST_AUTO_TEST_CASE(contract_6_4_no_log_line_holds_a_handle_or_a_key) {
+    std::mutex mutex;
+    std::string lines;
+    set_log_sink([&](log_level, std::string_view line) {
+        const std::lock_guard lock(mutex);
+        (lines += line) += '\n';
+    });
+    set_log_level(log_level::trace);
+    std::uint64_t slot = 0;
+    std::uint32_t key = 0;
+    {
+        auto o = short_lived();
+        o.lease_keys = lease_key_choice::window;
+        sim_nodes n(o, short_lived());
+        const auto from = n.stage(medium);
+        slot = from.handle.slot;
+        auto nic = n.net.attach(sim::roce_host("rogue", sim::ipv4_gid(10, 0, 0, 3)));
+        rogue_consumer rogue(*nic, connect_raw(*n.owner->address()), medium);
+        const auto lease = rogue.lease(slot);
+        key = lease.keys.front().remote_key;
+        const auto end = std::chrono::steady_clock::now() + patience;
+        while (rogue.metadata(slot).leases != 0 && std::chrono::steady_clock::now() < end)
+            std::this_thread::yield();
+        BOOST_TEST(
+            (rogue.read(lease.address, key, medium) == fabric::completion_status::remote_access));
+        n.plan->fail_read(1, fabric::completion_status::retry_exceeded);
+        BOOST_TEST(n.consumer->get(from)->report.path == path::chunked);
+        auto missing = from;
+        ++missing.handle.slot;
+        BOOST_TEST(!n.consumer->get(missing));
+        BOOST_TEST(n.owner->release(from.handle).value() == 0u);
+    }
+    set_log_level(log_level::info);
+    set_log_sink({});
+    BOOST_TEST(lines.find("state=failed") != std::string::npos);  // there was something to say
+    std::array<char, 9> hex{};
+    std::snprintf(hex.data(), hex.size(), "%x", key);
+    for (const std::string& never : {handle{{}, slot}.to_string().substr(16), std::to_string(slot),
+                                     std::to_string(key), std::string(hex.data())})
+        BOOST_TEST(lines.find(never) == std::string::npos, lines);
 }
 
 BOOST_AUTO_TEST_CASE(device_that_cannot_take_a_window_away_gets_exact_keys) {
