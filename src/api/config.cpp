@@ -71,6 +71,8 @@ result<void> node_options::validate() const {
             "tls has one or two of certificate_file, key_file and authority_file: give all");
     if (tls.enabled() && listen && tls.peers.empty())
         return wrong("tls.peers is empty: an owner must name the consumers that it serves");
+    if (std::ranges::any_of(tls.peers, &std::string::empty))
+        return wrong("tls.peers has an empty name");
     if (!tls.enabled() && !tls.peers.empty())
         return wrong("tls.peers is given without certificate_file, key_file and authority_file");
     if (!secret.empty() && (secret.size() < 16 || secret.size() > 4096))

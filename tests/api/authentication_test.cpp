@@ -105,7 +105,7 @@ BOOST_FIXTURE_TEST_CASE(same_secret_serves_every_kind_of_call, secret_owner) {
     BOOST_TEST(consumer.metadata(owner.url_of(staged)).value().bytes == 100'000u);
 }
 
-BOOST_FIXTURE_TEST_CASE(wrong_secret_is_an_authentication_failure, secret_owner) {
+BOOST_FIXTURE_TEST_CASE(contract_6_4_wrong_secret_is_an_authentication_failure, secret_owner) {
     for (const std::string& other :
          {std::string("thirty-two bytes of randomness.,"), secret + "."}) {
         auto consumer = start_tcp_node(knowing(other));
@@ -117,7 +117,8 @@ BOOST_FIXTURE_TEST_CASE(wrong_secret_is_an_authentication_failure, secret_owner)
     check_serves();
 }
 
-BOOST_FIXTURE_TEST_CASE(no_secret_at_the_consumer_is_refused_without_a_word, secret_owner) {
+BOOST_FIXTURE_TEST_CASE(contract_6_4_no_secret_at_the_consumer_is_refused_without_a_word,
+                        secret_owner) {
     auto consumer = start_tcp_node();
     const auto f = failure_of(consumer, owner.url_of(staged));
     BOOST_TEST(f.code == make_error_code(connection_errc::lost), f.message());
@@ -128,13 +129,14 @@ BOOST_FIXTURE_TEST_CASE(no_secret_at_the_consumer_is_refused_without_a_word, sec
     check_serves();
 }
 
-BOOST_AUTO_TEST_CASE(no_secret_at_the_owner_is_an_authentication_failure_of_the_consumer) {
+BOOST_AUTO_TEST_CASE(
+    contract_6_4_no_secret_at_the_owner_is_an_authentication_failure_of_the_consumer) {
     tcp_nodes n({}, knowing(secret));
     const auto f = failure_of(n.consumer, n.stage(1000));
     BOOST_TEST(f.code == make_error_code(connection_errc::authentication), f.message());
 }
 
-BOOST_AUTO_TEST_CASE(owner_that_greets_instead_of_proving_gets_no_request) {
+BOOST_AUTO_TEST_CASE(contract_6_4_owner_that_greets_instead_of_proving_gets_no_request) {
     // A downgrade by whoever sits on the address: the consumer says its random number and no more.
     raw_port port;
     port.listen();
@@ -152,7 +154,8 @@ BOOST_AUTO_TEST_CASE(owner_that_greets_instead_of_proving_gets_no_request) {
     BOOST_TEST(ended);
 }
 
-BOOST_FIXTURE_TEST_CASE(recording_said_again_gets_a_challenge_and_no_more, secret_owner) {
+BOOST_FIXTURE_TEST_CASE(contract_6_4_recording_said_again_gets_a_challenge_and_no_more,
+                        secret_owner) {
     const auto first = connect();
     auto said = prove(first, raw_id);
     said.push_back(on_the_wire(wire::frame{0, wire::hello{.node = raw_id}}));
@@ -172,7 +175,7 @@ BOOST_FIXTURE_TEST_CASE(recording_said_again_gets_a_challenge_and_no_more, secre
     another.check_serves();
 }
 
-BOOST_FIXTURE_TEST_CASE(reflected_messages_prove_nothing, secret_owner) {
+BOOST_FIXTURE_TEST_CASE(contract_6_4_reflected_messages_prove_nothing, secret_owner) {
     const auto s = connect();
     BOOST_REQUIRE(s.write(framed(wire::encode(wire::secret_hello{.random = fresh()}))));
     const auto challenge = read_message(s);
@@ -190,7 +193,8 @@ BOOST_FIXTURE_TEST_CASE(reflected_messages_prove_nothing, secret_owner) {
     BOOST_TEST(ends_without_a_word(mirror));
 }
 
-BOOST_FIXTURE_TEST_CASE(greeting_with_another_id_than_the_proven_one_is_refused, secret_owner) {
+BOOST_FIXTURE_TEST_CASE(contract_6_4_greeting_with_another_id_than_the_proven_one_is_refused,
+                        secret_owner) {
     const auto s = connect();
     prove(s, raw_id);
     BOOST_REQUIRE(s.write(wire::frame{0, wire::hello{.node = node_id{raw_id.value + 1}}}));
@@ -214,7 +218,7 @@ node_options roomy(std::size_t max_handshakes) {
     return o;
 }
 
-BOOST_AUTO_TEST_CASE(slow_stranger_is_closed_at_the_handshake_deadline) {
+BOOST_AUTO_TEST_CASE(contract_6_4_slow_stranger_is_closed_at_the_handshake_deadline) {
     secret_owner o(impatient());
     const auto silent = o.connect();
     const auto half = o.connect();
@@ -231,13 +235,13 @@ BOOST_AUTO_TEST_CASE(slow_stranger_is_closed_at_the_handshake_deadline) {
     o.check_serves();
 }
 
-BOOST_AUTO_TEST_CASE(slow_stranger_is_closed_without_a_secret_too) {
+BOOST_AUTO_TEST_CASE(contract_6_4_slow_stranger_is_closed_without_a_secret_too) {
     auto owner = start_tcp_node(listening(impatient()));
     const auto silent = connect_raw(*owner.address());
     BOOST_TEST(ends_without_a_word(silent));
 }
 
-BOOST_AUTO_TEST_CASE(many_strangers_keep_nobody_out) {
+BOOST_AUTO_TEST_CASE(contract_6_4_many_strangers_keep_nobody_out) {
     constexpr std::size_t limit = 8;
     constexpr std::size_t many = 100;
     secret_owner o(roomy(limit));
@@ -291,7 +295,7 @@ BOOST_AUTO_TEST_CASE(garbage_from_strangers_changes_nothing) {
     BOOST_TEST(o.owner.statistics().leases_active == 0u);
 }
 
-BOOST_AUTO_TEST_CASE(shutdown_says_nothing_to_a_stranger) {
+BOOST_AUTO_TEST_CASE(contract_6_4_shutdown_says_nothing_to_a_stranger) {
     auto o = std::make_unique<secret_owner>(roomy(8));
     const auto s = o->connect();
     BOOST_REQUIRE(s.write(framed(wire::encode(wire::secret_hello{.random = fresh()}))));

@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(consumer_may_expect_another_name_than_the_host) {
     BOOST_TEST(by_name.get(owner.url_of(staged)).has_value());
 }
 
-BOOST_AUTO_TEST_CASE(consumer_with_another_name_is_refused) {
+BOOST_AUTO_TEST_CASE(contract_6_4_consumer_with_another_name_is_refused) {
     check_refuses(consumer(ca.issue("c1", {.names = "DNS:another.test"})));
     check_refuses(consumer(ca.issue("c2", {.names = "DNS:consumer.test.example"})));
     check_refuses(consumer(ca.issue("c3", {.names = "DNS:sub.consumer.test"})));
@@ -96,13 +96,13 @@ BOOST_AUTO_TEST_CASE(consumer_with_another_name_is_refused) {
     check_serves();
 }
 
-BOOST_AUTO_TEST_CASE(common_name_is_no_name) {
+BOOST_AUTO_TEST_CASE(contract_6_4_common_name_is_no_name) {
     check_refuses(consumer(ca.issue("c1", {.common_name = "consumer.test"})));
     check_refuses(
         consumer(ca.issue("c2", {.names = "DNS:another.test", .common_name = "consumer.test"})));
 }
 
-BOOST_AUTO_TEST_CASE(owner_with_another_name_than_expected_is_refused) {
+BOOST_AUTO_TEST_CASE(contract_6_4_owner_with_another_name_than_expected_is_refused) {
     auto expects = consumer(consumer_files, {"someone-else.test"});
     const auto got = expects.get(owner.url_of(staged));
     BOOST_REQUIRE(!got);
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(owner_with_another_name_than_expected_is_refused) {
     BOOST_TEST(from_impostor.error().code == make_error_code(connection_errc::authentication));
 }
 
-BOOST_AUTO_TEST_CASE(certificate_outside_its_time_is_refused) {
+BOOST_AUTO_TEST_CASE(contract_6_4_certificate_outside_its_time_is_refused) {
     const std::string names = "DNS:consumer.test,IP:127.0.0.1";
     const auto expired =
         ca.issue("expired", {.names = names, .valid_from = -7200, .valid_until = -60});
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(certificate_outside_its_time_is_refused) {
     BOOST_TEST(got.error().detail.find("expired") != std::string::npos, got.error().detail);
 }
 
-BOOST_AUTO_TEST_CASE(certificate_of_another_authority_is_refused) {
+BOOST_AUTO_TEST_CASE(contract_6_4_certificate_of_another_authority_is_refused) {
     check_refuses(consumer(other.issue("foreign", {.names = "DNS:consumer.test"})));
     auto foreign = start_tcp_node(listening(
         with(other.issue("foreign-owner", {.names = "IP:127.0.0.1"}), {"consumer.test"})));
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(certificate_of_another_authority_is_refused) {
     BOOST_TEST(got.error().code == make_error_code(connection_errc::authentication));
 }
 
-BOOST_AUTO_TEST_CASE(plain_consumer_and_plain_owner_are_refused) {
+BOOST_AUTO_TEST_CASE(contract_6_4_plain_consumer_and_plain_owner_are_refused) {
     auto plain = start_tcp_node();
     BOOST_TEST(!plain.get(owner.url_of(staged)));
     auto plain_owner = start_tcp_node(listening());
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(plain_consumer_and_plain_owner_are_refused) {
     BOOST_TEST(got.error().code == make_error_code(connection_errc::authentication));
 }
 
-BOOST_AUTO_TEST_CASE(secret_inside_tls_asks_for_both) {
+BOOST_AUTO_TEST_CASE(contract_6_4_secret_inside_tls_asks_for_both) {
     node_options o;
     o.secret = "thirty-two bytes of randomness..";
     tls_owner both(o);
@@ -193,7 +193,7 @@ struct raw_client {
     SSL* ssl;
 };
 
-BOOST_AUTO_TEST_CASE(client_without_a_certificate_is_answered_nothing) {
+BOOST_AUTO_TEST_CASE(contract_6_4_client_without_a_certificate_is_answered_nothing) {
     const auto s = connect();
     BOOST_TEST(!raw_client(s).is_answered());
 }
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(client_with_a_certificate_is_answered) {
     BOOST_TEST(c.is_answered());
 }
 
-BOOST_AUTO_TEST_CASE(client_of_an_older_tls_is_refused) {
+BOOST_AUTO_TEST_CASE(contract_6_4_client_of_an_older_tls_is_refused) {
     const auto s = connect();
     raw_client c(s);
     ::SSL_use_certificate_file(c.ssl, consumer_files.certificate.c_str(), SSL_FILETYPE_PEM);
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(client_of_an_older_tls_is_refused) {
     BOOST_TEST(::SSL_is_init_finished(c.ssl) == 0);
 }
 
-BOOST_AUTO_TEST_CASE(plain_greeting_is_answered_nothing_but_an_alert) {
+BOOST_AUTO_TEST_CASE(contract_6_4_plain_greeting_is_answered_nothing_but_an_alert) {
     const auto s = connect();
     s.write(wire::frame{0, wire::hello{.node = node_id{7}}});
     BOOST_TEST(ends_with_alerts_at_most(s));
@@ -248,7 +248,7 @@ BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_AUTO_TEST_SUITE(tls_strangers)
 
-BOOST_AUTO_TEST_CASE(slow_stranger_is_closed_at_the_handshake_deadline) {
+BOOST_AUTO_TEST_CASE(contract_6_4_slow_stranger_is_closed_at_the_handshake_deadline) {
     node_options o;
     o.handshake_timeout = 500ms;
     tls_owner t(o);
@@ -260,7 +260,7 @@ BOOST_AUTO_TEST_CASE(slow_stranger_is_closed_at_the_handshake_deadline) {
     BOOST_TEST(ends_with_alerts_at_most(half));
 }
 
-BOOST_AUTO_TEST_CASE(many_strangers_keep_nobody_out) {
+BOOST_AUTO_TEST_CASE(contract_6_4_many_strangers_keep_nobody_out) {
     node_options o;
     o.handshake_timeout = 10min;
     o.max_handshakes = 8;
@@ -285,6 +285,9 @@ BOOST_FIXTURE_TEST_CASE(tls_options_that_are_not_whole_do_not_validate, authorit
     auto nobody = whole;
     nobody.tls.peers.clear();
     BOOST_TEST(!nobody.validate(), "an owner names its consumers");
+    auto nameless = whole;
+    nameless.tls.peers.emplace_back();
+    BOOST_TEST(!nameless.validate());
     nobody.listen.reset();
     BOOST_TEST(nobody.validate().has_value(), "a consumer need not: it knows whom it asks");
     node_options names_only;

@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(both_know_the_secret_and_learn_each_others_id) {
     BOOST_TEST(o.peer().value == consumer_id.value);
 }
 
-BOOST_AUTO_TEST_CASE(other_secret_is_refused_by_the_owner_before_it_answers) {
+BOOST_AUTO_TEST_CASE(contract_6_4_other_secret_is_refused_by_the_owner_before_it_answers) {
     for (const std::string& other : {std::string("sixteen bytes at leasT"), secret + "x",
                                      std::string(), std::string(64, 'a')}) {
         auto c = consumer(1, consumer_id, other);
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(other_secret_is_refused_by_the_owner_before_it_answers) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(owner_without_the_secret_cannot_answer) {
+BOOST_AUTO_TEST_CASE(contract_6_4_owner_without_the_secret_cannot_answer) {
     auto c = consumer();
     auto real = owner();
     auto said = run(c, real);
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(owner_without_the_secret_cannot_answer) {
     BOOST_TEST(!next.proven());
 }
 
-BOOST_AUTO_TEST_CASE(stranger_sees_nothing_that_depends_on_owner_id_or_secret_alone) {
+BOOST_AUTO_TEST_CASE(contract_6_4_stranger_sees_nothing_that_depends_on_owner_id_or_secret_alone) {
     // The challenge is the only thing that an owner says to a stranger: two owners that differ in
     // the secret only say the same, and the same owner never says the same twice.
     const wire::secret_hello hello{.random = fresh(9)};
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(stranger_sees_nothing_that_depends_on_owner_id_or_secret_al
     BOOST_TEST((said_a != later.next(hello).value()));
 }
 
-BOOST_AUTO_TEST_CASE(any_changed_bit_of_any_message_is_refused) {
+BOOST_AUTO_TEST_CASE(contract_6_4_any_changed_bit_of_any_message_is_refused) {
     for (std::size_t message = 0; message < 4; ++message) {
         auto probe_c = consumer();
         auto probe_o = owner();
@@ -136,7 +136,7 @@ struct recorded {
     std::vector<secret_message> said;
 };
 
-BOOST_FIXTURE_TEST_CASE(recording_replayed_to_the_same_owner_is_refused, recorded) {
+BOOST_FIXTURE_TEST_CASE(contract_6_4_recording_replayed_to_the_same_owner_is_refused, recorded) {
     auto o = owner(7);  // the same node: only its random number is new
     BOOST_REQUIRE(o.next(said[0]));
     const auto answer = o.next(said[2]);
@@ -145,7 +145,7 @@ BOOST_FIXTURE_TEST_CASE(recording_replayed_to_the_same_owner_is_refused, recorde
     BOOST_TEST(!o.proven());
 }
 
-BOOST_FIXTURE_TEST_CASE(recording_replayed_to_another_node_is_refused, recorded) {
+BOOST_FIXTURE_TEST_CASE(contract_6_4_recording_replayed_to_another_node_is_refused, recorded) {
     // Even one that happens to draw the same random number.
     auto o = owner(2, node_id{0x3333});
     BOOST_REQUIRE(o.next(said[0]));
@@ -153,15 +153,15 @@ BOOST_FIXTURE_TEST_CASE(recording_replayed_to_another_node_is_refused, recorded)
     BOOST_TEST(!o.proven());
 }
 
-BOOST_FIXTURE_TEST_CASE(recording_replayed_to_a_restarted_owner_is_refused, recorded) {
+BOOST_FIXTURE_TEST_CASE(contract_6_4_recording_replayed_to_a_restarted_owner_is_refused, recorded) {
     auto o = owner(8, node_id{owner_id.value + 1});
     BOOST_REQUIRE(o.next(said[0]));
     BOOST_TEST(!o.next(said[2]));
     BOOST_TEST(!o.proven());
 }
 
-BOOST_FIXTURE_TEST_CASE(recording_replayed_to_the_same_or_a_restarted_consumer_is_refused,
-                        recorded) {
+BOOST_FIXTURE_TEST_CASE(
+    contract_6_4_recording_replayed_to_the_same_or_a_restarted_consumer_is_refused, recorded) {
     for (auto c : {consumer(7), consumer(1, node_id{consumer_id.value + 1})}) {
         BOOST_REQUIRE(c.next(said[1]));
         BOOST_TEST(!c.next(said[3]));
@@ -169,7 +169,7 @@ BOOST_FIXTURE_TEST_CASE(recording_replayed_to_the_same_or_a_restarted_consumer_i
     }
 }
 
-BOOST_FIXTURE_TEST_CASE(recording_replayed_at_the_other_role_is_refused, recorded) {
+BOOST_FIXTURE_TEST_CASE(contract_6_4_recording_replayed_at_the_other_role_is_refused, recorded) {
     const auto& proof = std::get<wire::secret_proof>(said[2]);
     const auto& answer = std::get<wire::secret_answer>(said[3]);
     const auto& challenge = std::get<wire::secret_challenge>(said[1]);

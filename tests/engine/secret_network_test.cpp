@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(same_secret_lets_frames_through_in_order_and_tells_who_is_t
     BOOST_TEST((p.consumer_events->closed_why.code == connection_errc::lost));
 }
 
-BOOST_AUTO_TEST_CASE(other_secret_ends_both_without_a_frame) {
+BOOST_AUTO_TEST_CASE(contract_6_4_other_secret_ends_both_without_a_frame) {
     pair_of_ends p(secret, "another, and long enough");
     p.net.run();
     check_nothing_came_through(p);
@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(other_secret_ends_both_without_a_frame) {
     BOOST_TEST((p.consumer_events->closed_why.code == connection_errc::authentication));
 }
 
-BOOST_AUTO_TEST_CASE(consumer_without_a_secret_hears_nothing_from_an_owner_with_one) {
+BOOST_AUTO_TEST_CASE(contract_6_4_consumer_without_a_secret_hears_nothing_from_an_owner_with_one) {
     pair_of_ends p("", secret);
     p.owner_link->send(some_frame(3), {});  // a goodbye, say
     const auto& consumer_end = *p.net.ends.front();
@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(consumer_without_a_secret_hears_nothing_from_an_owner_with_
     BOOST_TEST((p.owner_events->closed_why.code == connection_errc::authentication));
 }
 
-BOOST_AUTO_TEST_CASE(consumer_with_a_secret_says_nothing_to_an_owner_without_one) {
+BOOST_AUTO_TEST_CASE(contract_6_4_consumer_with_a_secret_says_nothing_to_an_owner_without_one) {
     pair_of_ends p(secret, "");
     const auto& owner_end = *p.net.ends.back();
     BOOST_TEST_REQUIRE(owner_end.inbox.size() == 1u);
@@ -146,7 +146,8 @@ BOOST_AUTO_TEST_CASE(peer_that_closes_instead_of_proving_is_an_authentication_fa
     BOOST_TEST(p.consumer_events->closed_why.detail.find("secret") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(payload_before_the_proof_ends_the_connection_before_memory_is_found_for_it) {
+BOOST_AUTO_TEST_CASE(
+    contract_6_4_payload_before_the_proof_ends_the_connection_before_memory_is_found_for_it) {
     pair_of_ends p("", secret);
     p.net.ends.back()->inbox.clear();
     const std::vector<std::byte> payload(100);
