@@ -320,8 +320,9 @@ private:
 /// Never the terminal: this is a library.
 int no_password(char*, int, int, void*) { return 0; }
 
-void restrict(SSL_CTX& c) {
-    ::SSL_CTX_set_min_proto_version(&c, TLS1_3_VERSION);
+/// False where this OpenSSL cannot be held to TLS 1.3: then it must not be used at all.
+bool restrict(SSL_CTX& c) {
+    if (::SSL_CTX_set_min_proto_version(&c, TLS1_3_VERSION) != 1) return false;
     ::SSL_CTX_set_verify(&c, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, tls_stream::verify);
     // Connections live for long: nothing is resumed, so that nothing outlives a certificate.
     ::SSL_CTX_set_session_cache_mode(&c, SSL_SESS_CACHE_OFF);
@@ -331,6 +332,7 @@ void restrict(SSL_CTX& c) {
     ::SSL_CTX_set_mode(&c, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     ::SSL_CTX_set_default_passwd_cb(&c, no_password);
+    return true;
 }
 
 }  // namespace
@@ -343,7 +345,8 @@ result<std::shared_ptr<const tls_context>> tls_context::open(const tls_options& 
     if (!shared->method || !shared->context)
         return failure{node_errc::out_of_memory, "no memory for TLS"};
     SSL_CTX& c = *shared->context;
-    restrict(c);
+    if (!restrict(c))
+        return failure{node_errc::internal, "this machine's OpenSSL has no TLS 1.3; install 3.0"};
     const auto wrong = [](const char* what, const std::string& file) {
         return failure{request_errc::io, std::string("the TLS ") + what + " in " + file +
                                              " cannot be used: " + library_text() +
