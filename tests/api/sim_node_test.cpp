@@ -543,7 +543,9 @@ void refuse_one_of_many(lease_key_choice keys, path_policy policy) {
     BOOST_TEST(done.each_once());
     BOOST_TEST(by_rdma == gets - 1);
     BOOST_TEST(by_chunks == (policy == path_policy::require ? 0u : 1u));
-    BOOST_TEST(n.consumer->statistics().gets_rekeyed > 0u);
+    const auto rekeyed = n.consumer->statistics().gets_rekeyed;
+    BOOST_TEST(rekeyed > 0u);
+    BOOST_TEST(tells(*n.consumer, "rvget_rekeys_total " + std::to_string(rekeyed)));
     BOOST_TEST(n.owner->statistics().leases_expired == 0u);
 }
 
