@@ -177,7 +177,11 @@ std::vector<packet> wire::receive() {
     for (auto& from : incoming_) {
         std::byte block[65536];
         ssize_t count = 0;
-        while ((count = ::recv(from.socket, block, sizeof block, MSG_DONTWAIT)) > 0) {
+        // Some of it, then answers: on a busy machine a peer repeats its requests faster than this
+        // end could read on to their end, and would never hear of the first.
+        for (int blocks = 0; blocks < 4; ++blocks) {
+            count = ::recv(from.socket, block, sizeof block, MSG_DONTWAIT);
+            if (count <= 0) break;
             from.bytes.insert(from.bytes.end(), block, block + count);
         }
         std::size_t at = 0;
