@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/associated_cancellation_slot.hpp>
@@ -27,10 +28,12 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/prefer.hpp>
 
+#include <rvget/batch.hpp>
 #include <rvget/config.hpp>
 #include <rvget/detail/function.hpp>
 #include <rvget/error.hpp>
 #include <rvget/handle.hpp>
+#include <rvget/region.hpp>
 #include <rvget/transfer.hpp>
 
 namespace boost::asio {
@@ -64,27 +67,6 @@ public:
 private:
     friend class node;
     std::shared_ptr<impl> impl_;
-};
-
-/// Memory of the caller's that the device may write into directly: a get_into whose destination
-/// lies in it needs no copy. The caller keeps the memory alive until unregister()'s quiet is
-/// resolved. Move-only; dropping it unregisters in the background.
-class region {
-public:
-    region();
-    ~region();
-    region(region&&) noexcept;
-    region& operator=(region&&) noexcept;
-
-    [[nodiscard]] std::span<std::byte> bytes() const noexcept;
-    /// Gates new use at once; resolved when no READ can touch the memory and it is deregistered.
-    quiet unregister();
-
-    struct impl;  ///< the library's side
-
-private:
-    friend class node;
-    std::unique_ptr<impl> impl_;
 };
 
 /// Counts since the start. granted = released + expired + active, at every moment.
@@ -147,6 +129,13 @@ public:
     [[nodiscard]] result<handle> stage(std::span<const std::byte> bytes);
     /// Copies `bytes` into the registered pool, or into plain memory where that cannot be had.
     [[nodiscard]] result<handle> stage_pinned(std::span<const std::byte> bytes);
+    /// Stages `length` bytes of a region at `offset` where they are, without a copy; they must not
+    /// change while they are staged. Fails with `invalid_argument` where they do not lie in a
+    /// registered region of this node, `buffer_busy` where a get still fills part of them, and
+    /// where the device takes no registration that they need. Zero bytes are plain. Unregistering
+    /// the region takes the slot away.
+    [[nodiscard]] result<handle> stage_region(const region& in, std::size_t offset,
+                                              std::size_t length);
     /// The handle with this node's own address. Precondition: it listens.
     [[nodiscard]] url url_of(const handle& h) const;
 
@@ -188,19 +177,82 @@ public:
             },
             std::forward<Token>(token));
     }
-    /// What an owner says of a slot of its own, inside default_deadline.
+    /// Each of `items` as by async_get, with an answer of its own, in their order. Their acquires
+    /// follow each other without waiting for replies, a bounded number of gets at a time. One
+    /// deadline over all; a cancel is one of all that has not ended. The error code is never set:
+    /// each element has its own.
     template <class Token>
-    auto async_metadata(const url& of, Token&& token) {
-        return initiate<slot_metadata>(
-            [this, of](operation o, auto done) { begin_metadata(o, of, std::move(done)); },
+    auto async_get_batch(std::vector<get_item> items, const batch_options& options, Token&& token) {
+        return initiate<std::vector<batch_element<get_result>>>(
+            [this, items = std::move(items), options](operation o, auto done) mutable {
+                begin_get_batch(o, std::move(items), options, std::move(done));
+            },
             std::forward<Token>(token));
     }
-    /// Connects ahead of the first get, inside default_deadline; tells which owner is there.
+    /// As async_get_batch, by async_get_pinned.
+    template <class Token>
+    auto async_get_pinned_batch(std::vector<get_item> items, const batch_options& options,
+                                Token&& token) {
+        return initiate<std::vector<batch_element<get_pinned_result>>>(
+            [this, items = std::move(items), options](operation o, auto done) mutable {
+                begin_get_pinned_batch(o, std::move(items), options, std::move(done));
+            },
+            std::forward<Token>(token));
+    }
+    /// As async_get_batch, by async_get_into: destinations that overlap are `buffer_busy`.
+    template <class Token>
+    auto async_get_into_batch(std::vector<get_into_item> items, const batch_options& options,
+                              Token&& token) {
+        return initiate<std::vector<batch_element<get_into_result>>>(
+            [this, items = std::move(items), options](operation o, auto done) mutable {
+                begin_get_into_batch(o, std::move(items), options, std::move(done));
+            },
+            std::forward<Token>(token));
+    }
+    /// What an owner says of a slot of its own.
+    template <class Token>
+    auto async_metadata(const url& of, const call_options& options, Token&& token) {
+        return initiate<slot_metadata>(
+            [this, of, options](operation o, auto done) {
+                begin_metadata(o, of, options, std::move(done));
+            },
+            std::forward<Token>(token));
+    }
+    template <class Token>
+    auto async_metadata(const url& of, Token&& token) {
+        return async_metadata(of, call_options{}, std::forward<Token>(token));
+    }
+    /// One more reference for this node to a slot of another owner; tells how many there are. It
+    /// holds the slot until it is released, or the connection to the owner ends.
+    template <class Token>
+    auto async_add_reference(const url& of, const call_options& options, Token&& token) {
+        return initiate<std::uint32_t>(
+            [this, of, options](operation o, auto done) {
+                begin_add_reference(o, of, options, std::move(done));
+            },
+            std::forward<Token>(token));
+    }
+    /// Drops a reference that this node added; `not_found` where it holds none.
+    template <class Token>
+    auto async_release(const url& of, const call_options& options, Token&& token) {
+        return initiate<std::uint32_t>(
+            [this, of, options](operation o, auto done) {
+                begin_release(o, of, options, std::move(done));
+            },
+            std::forward<Token>(token));
+    }
+    /// Connects ahead of the first get; tells which owner is there.
+    template <class Token>
+    auto async_connect(const endpoint_address& to, const call_options& options, Token&& token) {
+        return initiate<node_id>(
+            [this, to, options](operation o, auto done) {
+                begin_connect(o, to, options, std::move(done));
+            },
+            std::forward<Token>(token));
+    }
     template <class Token>
     auto async_connect(const endpoint_address& to, Token&& token) {
-        return initiate<node_id>(
-            [this, to](operation o, auto done) { begin_connect(o, to, std::move(done)); },
-            std::forward<Token>(token));
+        return async_connect(to, call_options{}, std::forward<Token>(token));
     }
 
     [[nodiscard]] result<get_result> get(const url& from, const get_options& options = {});
@@ -212,13 +264,33 @@ public:
                                                    std::span<std::byte> destination,
                                                    const get_options& options = {},
                                                    quiet* still_written = nullptr);
-    [[nodiscard]] result<slot_metadata> metadata(const url& of);
-    [[nodiscard]] result<node_id> connect(const endpoint_address& to);
-
-    /// Registers memory as a destination for get_into. Blocks (see `ulimit -l` where it fails).
-    [[nodiscard]] result<region> register_region(std::span<std::byte> memory);
+    [[nodiscard]] std::vector<batch_element<get_result>> get_batch(
+        std::vector<get_item> items, const batch_options& options = {});
+    [[nodiscard]] std::vector<batch_element<get_pinned_result>> get_pinned_batch(
+        std::vector<get_item> items, const batch_options& options = {});
+    [[nodiscard]] std::vector<batch_element<get_into_result>> get_into_batch(
+        std::vector<get_into_item> items, const batch_options& options = {});
+    [[nodiscard]] result<slot_metadata> metadata(const url& of, const call_options& options = {});
+    result<std::uint32_t> add_reference(const url& of, const call_options& options = {});
+    result<std::uint32_t> release(const url& of, const call_options& options = {});
+    [[nodiscard]] result<node_id> connect(const endpoint_address& to,
+                                          const call_options& options = {});
 
     // ---- Both.
+
+    /// Registers memory, which the caller keeps until it is unregistered, for stage_region and as a
+    /// destination for get_into. Blocks while it is pinned: milliseconds per 100 MiB. Fails with
+    /// `device_errc::none` without a device, and `registration` (see `ulimit -l`).
+    [[nodiscard]] result<region> register_region(std::span<std::byte> memory);
+    /// The same with memory that the region then owns. Where it fails `memory` is left as it was;
+    /// after unregister() the buffer is taken back from what that returned, or else freed.
+    [[nodiscard]] result<region> register_owned(buffer&& memory);
+    /// The same with `length` bytes at `offset` (a multiple of the page size) of a dma-buf, a
+    /// device's memory say, mapped for this process too; the descriptor may be closed afterwards.
+    /// Fails with `not_supported` where the device cannot (Soft-RoCE cannot), or where the
+    /// dma-buf's exporter does not map it.
+    [[nodiscard]] result<region> register_dmabuf(int descriptor, std::uint64_t offset,
+                                                 std::size_t length);
 
     [[nodiscard]] node_statistics statistics() const;
 
@@ -251,8 +323,18 @@ private:
     void begin_get_pinned(operation, const url&, const get_options&, callback<get_pinned_result>);
     void begin_get_into(operation, const url&, std::span<std::byte>, const get_options&,
                         callback<get_into_result>);
-    void begin_metadata(operation, const url&, callback<slot_metadata>);
-    void begin_connect(operation, const endpoint_address&, callback<node_id>);
+    template <class R>
+    using batch_callback = callback<std::vector<batch_element<R>>>;
+    void begin_get_batch(operation, std::vector<get_item>, const batch_options&,
+                         batch_callback<get_result>);
+    void begin_get_pinned_batch(operation, std::vector<get_item>, const batch_options&,
+                                batch_callback<get_pinned_result>);
+    void begin_get_into_batch(operation, std::vector<get_into_item>, const batch_options&,
+                              batch_callback<get_into_result>);
+    void begin_metadata(operation, const url&, const call_options&, callback<slot_metadata>);
+    void begin_add_reference(operation, const url&, const call_options&, callback<std::uint32_t>);
+    void begin_release(operation, const url&, const call_options&, callback<std::uint32_t>);
+    void begin_connect(operation, const endpoint_address&, const call_options&, callback<node_id>);
     static void cancel(const std::weak_ptr<impl>& i, operation o);
 
     /// Ties a begin function to a completion token: handler on its executor, work kept there until

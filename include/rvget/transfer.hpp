@@ -29,6 +29,11 @@ struct get_options {
     bool checksum = false;
 };
 
+/// Per call that moves no bytes; what is not set comes from the node's options.
+struct call_options {
+    std::optional<std::chrono::milliseconds> deadline{};
+};
+
 /// Which way the bytes took, why, over what, and where the time went. Filled on errors as far as
 /// the get came.
 struct transfer_report {

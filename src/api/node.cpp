@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <cstring>
-#include <exception>
 #include <future>
 #include <mutex>
 #include <vector>
@@ -8,8 +6,8 @@
 #include <prometheus/text_serializer.h>
 #include <boost/system/system_error.hpp>
 
+#include "api/answers.hpp"
 #include "api/node_impl.hpp"
-#include "base/log.hpp"
 #include "base/random.hpp"
 #include "engine/plain_memory.hpp"
 #include "engine/tls.hpp"
@@ -69,8 +67,8 @@ result<node> node::impl::start(node_options options, boost::asio::io_context* co
     ro.max_accepted = i->options.max_consumers + i->options.max_handshakes;
     ro.peer_timeout = i->options.peer_timeout;
     try {
-        i->runtime = context != nullptr ? std::make_unique<engine::runtime>(*context, ro)
-                                        : std::make_unique<engine::runtime>(ro);
+        i->runtime = context != nullptr ? std::make_shared<engine::runtime>(*context, ro)
+                                        : std::make_shared<engine::runtime>(ro);
     } catch (const boost::system::system_error& e) {
         return failure{e.code(), std::string("the node cannot start: ") + e.what() +
                                      "; where descriptors are out, raise `ulimit -n`"};
@@ -92,13 +90,6 @@ result<node> node::impl::start(node_options options, boost::asio::io_context* co
 }
 
 namespace {
-
-/// No deadline is further away than this, so that sums with a time point never overflow.
-constexpr std::chrono::milliseconds furthest = 24h * 365;
-
-std::chrono::milliseconds bounded(std::chrono::milliseconds t) {
-    return std::clamp<std::chrono::milliseconds>(t, 0ms, furthest);
-}
 
 /// For memory that a NIC may still touch, and what refers to it. Reachable from here, so that a
 /// leak checker tells it from an oversight.
@@ -190,8 +181,6 @@ auto node::impl::on_strand(F f) {
 }
 
 namespace {
-
-failure stopped() { return {node_errc::stopped, "the node has been shut down"}; }
 
 failure no_such_slot() {
     return {request_errc::not_found, "this node has no such slot: never staged, or released"};
@@ -320,11 +309,14 @@ result<staging> node::make_staging(std::size_t bytes, bool pinned) {
 result<handle> node::stage(staging filled) {
     if (!filled.impl_) return failure{request_errc::invalid_argument, "nothing to stage"};
     if (impl_->stopping) return stopped();
-    const handle h{id(), random_u64()};
-    auto memory = std::shared_ptr<const engine::slot_memory>(filled.impl_, &filled.impl_->memory);
+    return impl_->add_slot({filled.impl_, &filled.impl_->memory});
+}
+
+handle node::impl::add_slot(std::shared_ptr<const engine::slot_memory> memory) {
+    const handle h{id, random_u64()};
     // In order with everything else on the strand: whoever learns the handle finds the slot.
-    impl_->runtime->post([i = impl_.get(), h, memory = std::move(memory)]() mutable {
-        i->core->owner().add_slot(h.slot, std::move(memory));
+    runtime->post([this, h, memory = std::move(memory)]() mutable {
+        core->owner().add_slot(h.slot, std::move(memory));
     });
     return h;
 }
@@ -372,105 +364,17 @@ result<std::uint32_t> node::release(const handle& own) {
     }));
 }
 
-// ---- regions
-
-struct region::impl {
-    std::weak_ptr<node::impl> home;
-    engine::region_table::region memory;
-    std::span<std::byte> bytes;
-    quiet done;
-};
-
-region::region() = default;
-region::region(region&&) noexcept = default;
-
-region& region::operator=(region&& other) noexcept {
-    if (this != &other) {
-        if (impl_) static_cast<void>(unregister());
-        impl_ = std::move(other.impl_);
-    }
-    return *this;
-}
-
-region::~region() {
-    if (impl_ && impl_->memory) {
-        log(log_level::warning,
-            "region=dropped action=unregister cause=\"not unregistered before\"");
-        static_cast<void>(unregister());
-    }
-}
-
-std::span<std::byte> region::bytes() const noexcept {
-    return impl_ ? impl_->bytes : std::span<std::byte>{};
-}
-
-quiet region::unregister() {
-    if (!impl_) return {};
-    if (auto memory = std::exchange(impl_->memory, nullptr))
-        if (const auto n = impl_->home.lock()) n->core->consumer().regions().remove(*memory);
-    // Gets that still use it hold it; the last one deregisters and resolves this.
-    return impl_->done;
-}
-
-result<region> node::register_region(std::span<std::byte> memory) {
-    if (memory.empty()) return failure{request_errc::invalid_argument, "an empty region"};
-    if (impl_->stopping) return stopped();
-    if (!impl_->rdma->usable())
-        return failure{device_errc::none,
-                       "no RDMA device to register with: " + impl_->rdma->why_not_detail()};
-    auto registered = impl_->rdma->device()->register_memory(memory, fabric::access::local_write);
-    if (!registered) return registered.error();
-    auto done = std::make_shared<quiet::state>();
-    engine::region_table::region shared(registered.value().release(),
-                                        [done](fabric::memory_region* r) {
-                                            delete r;
-                                            done->resolve();
-                                        });
-    region out;
-    out.impl_ = std::make_unique<region::impl>();
-    out.impl_->home = impl_;
-    out.impl_->memory = shared;
-    out.impl_->bytes = memory;
-    out.impl_->done = quiet(done);
-    impl_->core->consumer().regions().add(std::move(shared));
-    return out;
-}
-
 // ---- consumer
-
-namespace {
-
-/// Calls `f` exactly once: with `stopped` where the strand has stopped and what was posted there is
-/// destroyed without having run.
-template <class R>
-class answer_once {
-public:
-    explicit answer_once(detail::unique_function<void(error_code, R)> f) : f_(std::move(f)) {}
-    answer_once(answer_once&&) noexcept = default;
-    answer_once& operator=(answer_once&&) = delete;
-    ~answer_once() {
-        if (!f_) return;
-        R nothing{};
-        if constexpr (requires { nothing.report; }) nothing.report.detail = stopped().detail;
-        try {
-            (*this)(node_errc::stopped, std::move(nothing));
-        } catch (const std::exception& e) {
-            log(log_level::error, "event=answer_lost cause=" + quoted(e.what()));
-        }
-    }
-    void operator()(error_code ec, R r) { std::exchange(f_, nullptr)(ec, std::move(r)); }
-
-private:
-    detail::unique_function<void(error_code, R)> f_;
-};
-
-}  // namespace
 
 node::operation node::next_operation() noexcept { return impl_->next_operation++; }
 
-void node::impl::begin(operation op, const url& from, const get_options& o,
-                       engine::destination_kind kind, std::span<std::byte> into,
-                       engine::transfer::answered done) {
+time_point node::impl::deadline_of(std::optional<std::chrono::milliseconds> asked) {
+    return runtime->env().now() + bounded(asked.value_or(options.default_deadline));
+}
+
+engine::transfer_request node::impl::request_for(const url& from, const get_options& o,
+                                                 engine::destination_kind kind,
+                                                 std::span<std::byte> into) {
     engine::transfer_request r;
     r.slot = from.handle.slot;
     r.offset = o.offset;
@@ -479,7 +383,14 @@ void node::impl::begin(operation op, const url& from, const get_options& o,
     r.kind = kind;
     r.into = into;
     r.checksum = o.checksum;
-    r.deadline = runtime->env().now() + bounded(o.deadline.value_or(options.default_deadline));
+    r.deadline = deadline_of(o.deadline);
+    return r;
+}
+
+void node::impl::begin(operation op, const url& from, const get_options& o,
+                       engine::destination_kind kind, std::span<std::byte> into,
+                       engine::transfer::answered done) {
+    const auto r = request_for(from, o, kind, into);
     runtime->post([this, from, r, op, done = std::move(done)]() mutable {
         core->consumer().get(from.address, from.handle.owner, r, std::move(done), op);
     });
@@ -509,51 +420,94 @@ void node::begin_get_into(operation o, const url& from, std::span<std::byte> des
                  });
 }
 
-void node::impl::ask_metadata(operation op, const url& of, told<slot_metadata> done) {
-    runtime->post([this, op, of, done = std::move(done)]() mutable {
+template <class Reply, class R>
+void node::impl::ask(operation op, const url& of, const call_options& o, wire::body request,
+                     R (*answer_of)(const Reply&), told<R> done) {
+    const auto deadline = deadline_of(o.deadline);
+    runtime->post([this, op, of, deadline, request = std::move(request), answer_of,
+                   done = std::move(done)]() mutable {
         core->consumer().ask(
-            of.address, of.handle.owner, wire::metadata_request{of.handle.slot},
-            runtime->env().now() + bounded(options.default_deadline),
-            [done = std::move(done), of](const failure& f, const wire::body* body) mutable {
+            of.address, of.handle.owner, std::move(request), deadline,
+            [done = std::move(done), of, answer_of](const failure& f,
+                                                    const wire::body* body) mutable {
                 if (f.code) return done(f, {});
-                const auto* m = std::get_if<wire::metadata_reply>(body);
-                if (m == nullptr)
-                    return done({connection_errc::protocol,
-                                 of.address.to_string() +
-                                     " answered a request for metadata by another kind of frame"},
-                                {});
-                if (!m->found)
+                const auto* reply = std::get_if<Reply>(body);
+                if (reply == nullptr)
+                    return done(
+                        {connection_errc::protocol,
+                         of.address.to_string() + " answered a request by another kind of frame"},
+                        {});
+                if (!reply->found)
                     return done({request_errc::not_found,
                                  "the owner at " + of.address.to_string() +
-                                     " has no such slot: it was never staged or has been released"},
+                                     " has no such slot, or no reference of this node's to it: it "
+                                     "was never staged or has been released"},
                                 {});
-                done({}, {m->bytes, m->references, m->leases, m->pinned});
+                done({}, answer_of(*reply));
             },
             op);
     });
 }
 
-void node::impl::ask_owner(operation op, const endpoint_address& to, told<node_id> done) {
-    runtime->post([this, op, to, done = std::move(done)]() mutable {
+void node::impl::ask_metadata(operation op, const url& of, const call_options& o,
+                              told<slot_metadata> done) {
+    ask<wire::metadata_reply, slot_metadata>(
+        op, of, o, wire::metadata_request{of.handle.slot},
+        [](const wire::metadata_reply& m) {
+            return slot_metadata{m.bytes, m.references, m.leases, m.pinned};
+        },
+        std::move(done));
+}
+
+void node::impl::ask_reference(operation op, const url& of, const call_options& o,
+                               wire::reference_change change, told<std::uint32_t> done) {
+    ask<wire::reference_reply, std::uint32_t>(
+        op, of, o, wire::reference{of.handle.slot, change},
+        [](const wire::reference_reply& r) { return r.references; }, std::move(done));
+}
+
+void node::impl::ask_owner(operation op, const endpoint_address& to, const call_options& o,
+                           told<node_id> done) {
+    const auto deadline = deadline_of(o.deadline);
+    runtime->post([this, op, to, deadline, done = std::move(done)]() mutable {
         core->consumer().connect(
-            to, runtime->env().now() + bounded(options.default_deadline),
+            to, deadline,
             [done = std::move(done)](const failure& f, node_id owner) mutable { done(f, owner); },
             op);
     });
 }
 
-void node::begin_metadata(operation o, const url& of, callback<slot_metadata> done) {
-    impl_->ask_metadata(
-        o, of, [once = answer_once(std::move(done))](const failure& f, slot_metadata m) mutable {
-            once(f.code, m);
-        });
+namespace {
+
+/// Makes of a callback one that takes the sentence too, which an asynchronous form has no room for.
+template <class R>
+auto code_only(detail::unique_function<void(error_code, R)> done) {
+    return [once = answer_once(std::move(done))](const failure& f, R r) mutable {
+        once(f.code, std::move(r));
+    };
 }
 
-void node::begin_connect(operation o, const endpoint_address& to, callback<node_id> done) {
-    impl_->ask_owner(
-        o, to, [once = answer_once(std::move(done))](const failure& f, node_id owner) mutable {
-            once(f.code, owner);
-        });
+}  // namespace
+
+void node::begin_metadata(operation o, const url& of, const call_options& options,
+                          callback<slot_metadata> done) {
+    impl_->ask_metadata(o, of, options, code_only(std::move(done)));
+}
+
+void node::begin_add_reference(operation o, const url& of, const call_options& options,
+                               callback<std::uint32_t> done) {
+    impl_->ask_reference(o, of, options, wire::reference_change::add, code_only(std::move(done)));
+}
+
+void node::begin_release(operation o, const url& of, const call_options& options,
+                         callback<std::uint32_t> done) {
+    impl_->ask_reference(o, of, options, wire::reference_change::release,
+                         code_only(std::move(done)));
+}
+
+void node::begin_connect(operation o, const endpoint_address& to, const call_options& options,
+                         callback<node_id> done) {
+    impl_->ask_owner(o, to, options, code_only(std::move(done)));
 }
 
 void node::cancel(const std::weak_ptr<impl>& weak, operation o) {
@@ -608,14 +562,27 @@ result<get_into_result> node::get_into(const url& from, std::span<std::byte> des
     });
 }
 
-result<slot_metadata> node::metadata(const url& of) {
+result<slot_metadata> node::metadata(const url& of, const call_options& o) {
     return blocking<slot_metadata>(
-        [&](auto done) { impl_->ask_metadata(next_operation(), of, std::move(done)); });
+        [&](auto done) { impl_->ask_metadata(next_operation(), of, o, std::move(done)); });
 }
 
-result<node_id> node::connect(const endpoint_address& to) {
+result<std::uint32_t> node::add_reference(const url& of, const call_options& o) {
+    return blocking<std::uint32_t>([&](auto done) {
+        impl_->ask_reference(next_operation(), of, o, wire::reference_change::add, std::move(done));
+    });
+}
+
+result<std::uint32_t> node::release(const url& of, const call_options& o) {
+    return blocking<std::uint32_t>([&](auto done) {
+        impl_->ask_reference(next_operation(), of, o, wire::reference_change::release,
+                             std::move(done));
+    });
+}
+
+result<node_id> node::connect(const endpoint_address& to, const call_options& o) {
     return blocking<node_id>(
-        [&](auto done) { impl_->ask_owner(next_operation(), to, std::move(done)); });
+        [&](auto done) { impl_->ask_owner(next_operation(), to, o, std::move(done)); });
 }
 
 }  // namespace rvget

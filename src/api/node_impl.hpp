@@ -18,7 +18,7 @@ namespace rvget {
 
 struct node::impl : std::enable_shared_from_this<node::impl> {
     node_options options;
-    std::unique_ptr<engine::runtime> runtime;
+    std::shared_ptr<engine::runtime> runtime;  ///< regions look whether it is still there
     std::shared_ptr<engine::rdma_context> rdma;
     std::shared_ptr<engine::node_core> core;
     std::optional<endpoint_address> address;
@@ -40,13 +40,37 @@ struct node::impl : std::enable_shared_from_this<node::impl> {
     template <class F>
     auto on_strand(F f);
 
+    handle add_slot(std::shared_ptr<const engine::slot_memory> memory);
+    /// Registers memory and shares it: the last user deregisters it on a worker thread, then
+    /// `gone` runs, on the strand; both at once where the node has stopped.
+    [[nodiscard]] std::shared_ptr<fabric::memory_region> share(
+        std::unique_ptr<fabric::memory_region> registered, detail::unique_function<void()> gone);
+    [[nodiscard]] result<void> can_register(std::size_t bytes) const;
+    /// `keep` lives as long as the registration.
+    [[nodiscard]] region make_region(std::unique_ptr<fabric::memory_region> registered,
+                                     std::shared_ptr<void> keep);
+    /// From now; the node's default where none is given.
+    [[nodiscard]] time_point deadline_of(std::optional<std::chrono::milliseconds> asked);
+    [[nodiscard]] engine::transfer_request request_for(const url& from, const get_options& o,
+                                                       engine::destination_kind kind,
+                                                       std::span<std::byte> into);
     void begin(operation op, const url& from, const get_options& o, engine::destination_kind kind,
                std::span<std::byte> into, engine::transfer::answered done);
+    template <class R, class Item>
+    void begin_batch(operation op, const std::vector<Item>& items, const batch_options& o,
+                     engine::destination_kind kind,
+                     detail::unique_function<void(error_code, std::vector<R>)> done);
     /// Answers with the sentence of what went wrong; not at all where the strand has stopped.
     template <class R>
     using told = detail::unique_function<void(const failure&, R)>;
-    void ask_metadata(operation op, const url& of, told<slot_metadata> done);
-    void ask_owner(operation op, const endpoint_address& to, told<node_id> done);
+    template <class Reply, class R>
+    void ask(operation op, const url& of, const call_options& o, wire::body request,
+             R (*answer_of)(const Reply&), told<R> done);
+    void ask_metadata(operation op, const url& of, const call_options& o, told<slot_metadata> done);
+    void ask_reference(operation op, const url& of, const call_options& o,
+                       wire::reference_change change, told<std::uint32_t> done);
+    void ask_owner(operation op, const endpoint_address& to, const call_options& o,
+                   told<node_id> done);
     /// On the strand, or after it has stopped.
     [[nodiscard]] node_statistics count() const;
     [[nodiscard]] metrics_snapshot snapshot() const;

@@ -70,14 +70,45 @@ void consumer::get(const endpoint_address& at, node_id owner, transfer_request r
         });
 }
 
+void consumer::get_all(std::vector<get_batch::item> items, time_point deadline,
+                       get_batch::answered done, std::uint64_t operation, std::uint64_t first) {
+    auto timer = std::make_shared<environment::timer_id>(0);
+    auto batch = std::make_shared<get_batch>(
+        *this, std::move(items), first,
+        [this, operation, timer, done = std::move(done)](auto answers) mutable {
+            s_.env.cancel(*timer);
+            asking_.erase(operation);
+            done(std::move(answers));
+        });
+    asking_[operation] = [batch](const failure& f) { batch->abandon(f); };
+    *timer = s_.env.at(deadline, [batch] {
+        batch->abandon({request_errc::deadline_exceeded,
+                        "the batch did not end inside its deadline; give it more time or less to "
+                        "get"});
+    });
+    batch->start();
+}
+
 void consumer::cancel(std::uint64_t operation) {
-    const failure cancelled(request_errc::cancelled, "the caller cancelled it");
+    abandon(operation, {request_errc::cancelled, "the caller cancelled it"});
+}
+
+void consumer::abandon(std::uint64_t operation, const failure& why) {
     if (const auto it = running_.find(operation); it != running_.end())
-        if (const auto t = it->second.lock()) t->abandon(cancelled);
+        if (const auto t = it->second.lock()) t->abandon(why);
     if (const auto it = asking_.find(operation); it != asking_.end()) {
-        const auto abandon = it->second;
-        abandon(cancelled);
+        const auto abandon_it = it->second;
+        abandon_it(why);
     }
+}
+
+void consumer::abandon_into(const fabric::memory_region& region) {
+    std::vector<std::shared_ptr<transfer>> late;
+    for (const auto& [operation, weak] : running_)
+        if (auto t = weak.lock(); t && t->reads_into(region)) late.push_back(std::move(t));
+    for (const auto& t : late)
+        t->abandon({request_errc::cancelled,
+                    "the region that it fills was unregistered, and the time to end is up"});
 }
 
 template <class T>

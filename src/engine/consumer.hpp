@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/consumer_connection.hpp"
+#include "engine/get_batch.hpp"
 #include "engine/region_table.hpp"
 #include "engine/services.hpp"
 #include "engine/transfer.hpp"
@@ -27,7 +28,16 @@ public:
     /// Starts a get under `operation` (chosen by the caller, for cancel).
     void get(const endpoint_address& at, node_id owner, transfer_request request,
              transfer::answered done, std::uint64_t operation);
+    /// Many gets under one `operation`: `most_at_once` of them at a time, each with an answer of
+    /// its own; `done` when the last has ended, at the latest at `deadline`. The gets themselves
+    /// are operations too, numbered from `first`.
+    void get_all(std::vector<get_batch::item> items, time_point deadline, get_batch::answered done,
+                 std::uint64_t operation, std::uint64_t first);
     void cancel(std::uint64_t operation);
+    /// Answers what runs under `operation`, if anything does, with `why`.
+    void abandon(std::uint64_t operation, const failure& why);
+    /// Abandons every get whose READs go into `region`.
+    void abandon_into(const fabric::memory_region& region);
 
     /// Connects (or finds the connection) and tells which owner is there. `operation` as for get.
     void connect(const endpoint_address& to, time_point deadline,

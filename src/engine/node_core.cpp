@@ -99,6 +99,21 @@ void node_core::close_all() {
     for (auto& connection : open) connection->close("the owner shuts down");
 }
 
+void node_core::unregister(region_table::region r, time_point deadline,
+                           unique_function<void()> timed_out) {
+    consumer_.regions().remove(*r);
+    owner_.withdraw(*r);
+    services_.env.at(deadline,
+                     [this, weak = std::weak_ptr(r), timed_out = std::move(timed_out)]() mutable {
+                         const auto late = weak.lock();
+                         if (!late) return;
+                         timed_out();
+                         owner_.withdraw(*late);  // what was staged while it began
+                         owner_.revoke_in(*late);
+                         consumer_.abandon_into(*late);
+                     });
+}
+
 void node_core::shutdown(time_point deadline, unique_function<void(bool)> done) {
     auto& env = services_.env;
     services_.net.stop_listening();

@@ -43,6 +43,14 @@ std::optional<std::uint32_t> owner::release(std::uint64_t slot_id, std::uint32_t
     return left;
 }
 
+void owner::withdraw(const fabric::memory_region& region) {
+    for (auto it = slots_.begin(); it != slots_.end();) {
+        const bool there = it->second.memory->region.get() == &region;
+        if (there) it->second.references = 0;
+        it = there && it->second.leases == 0 ? slots_.erase(it) : std::next(it);
+    }
+}
+
 void owner::free_if_unused(std::uint64_t slot_id) {
     const auto it = slots_.find(slot_id);
     if (it != slots_.end() && it->second.references == 0 &&
@@ -254,9 +262,19 @@ void owner::when_no_leases(unique_function<void()> f) {
 }
 
 void owner::revoke_all() {
+    revoke_where([](const lease&) { return true; });
+}
+
+void owner::revoke_in(const fabric::memory_region& region) {
+    revoke_where(
+        [&](const lease& l) { return slots_.at(l.slot_id).memory->region.get() == &region; });
+}
+
+template <class Chosen>
+void owner::revoke_where(Chosen chosen) {
     std::vector<std::uint64_t> ids;
-    ids.reserve(leases_.size());
-    for (const auto& [id, l] : leases_) ids.push_back(id);
+    for (const auto& [id, l] : leases_)
+        if (chosen(l)) ids.push_back(id);
     for (const auto id : ids)
         if (const auto it = leases_.find(id); it != leases_.end() && !it->second.revoking)
             revoke(id, it->second, false);

@@ -51,6 +51,11 @@ public:
     /// are as many, or the slot is gone.
     std::optional<std::uint32_t> release(std::uint64_t slot_id, std::uint32_t count = 1);
 
+    /// The slots in `region` lose all their references, whoever holds them.
+    void withdraw(const fabric::memory_region& region);
+    /// Starts revocation of every lease on them.
+    void revoke_in(const fabric::memory_region& region);
+
     struct grant {
         std::uint64_t lease = 0;
         std::chrono::milliseconds duration{0};
@@ -138,6 +143,8 @@ private:
     void arm_reaper();
     void reap();
     void revoke(std::uint64_t lease_id, lease& l, bool abandoned);
+    template <class Chosen>
+    void revoke_where(Chosen chosen);
     void begin_revocation(std::uint64_t lease_id);
     void end_lease(lease_map::iterator it, bool expired);
     void free_if_unused(std::uint64_t slot_id);

@@ -111,11 +111,9 @@ result<void> rdma_context::open_device(fabric::provider& provider,
 
     pool_options po;
     // Its own key opens an arena to a remote side only where leases have no keys of their own.
-    using fabric::access;
-    po.rights = access::local_write;
-    if (lease_keys_ == wire::lease_mode::window) po.rights = po.rights | access::window_bind;
+    po.rights = local_rights();
     if (lease_keys_ == wire::lease_mode::fence && options_.listen)
-        po.rights = po.rights | access::remote_read;
+        po.rights = po.rights | fabric::access::remote_read;
     po.first_arena_bytes = options_.first_arena_bytes;
     po.max_arena_bytes = options_.max_arena_bytes;
     po.dedicated_bytes = std::min(po.dedicated_bytes, options_.max_arena_bytes);
@@ -129,6 +127,12 @@ result<void> rdma_context::open_device(fabric::provider& provider,
     }
     pool_ = std::move(memory);
     return {};
+}
+
+fabric::access rdma_context::local_rights() const noexcept {
+    using fabric::access;
+    return lease_keys_ == wire::lease_mode::window ? access::local_write | access::window_bind
+                                                   : access::local_write;
 }
 
 result<local_port> rdma_context::choose_port(const std::string& own_address,

@@ -83,6 +83,10 @@ public:
         return lease_keys_detail_;
     }
 
+    /// What memory is registered with that shall be read into, and lent by leases with keys of
+    /// their own: nothing for a remote side.
+    [[nodiscard]] fabric::access local_rights() const noexcept;
+
     [[nodiscard]] std::uint8_t initiator_depth() const noexcept { return initiator_depth_; }
     [[nodiscard]] std::uint8_t responder_depth() const noexcept { return responder_depth_; }
     [[nodiscard]] const fabric::retry_parameters& retry() const noexcept { return retry_; }

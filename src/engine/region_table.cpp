@@ -44,15 +44,24 @@ std::size_t region_table::size() const {
 bool region_table::take(std::span<const std::byte> destination) {
     if (destination.empty()) return true;
     const std::lock_guard lock(mutex_);
-    const auto first = address_of(destination.data());
-    auto next = taken_.lower_bound(first);
-    if (next != taken_.end() && next->first < first + destination.size()) return false;
-    if (next != taken_.begin()) {
-        const auto before = std::prev(next);
-        if (before->first + before->second > first) return false;
-    }
-    taken_.emplace(first, destination.size());
+    if (overlaps_taken(destination)) return false;
+    taken_.emplace(address_of(destination.data()), destination.size());
     return true;
+}
+
+bool region_table::is_taken(std::span<const std::byte> bytes) const {
+    if (bytes.empty()) return false;
+    const std::lock_guard lock(mutex_);
+    return overlaps_taken(bytes);
+}
+
+bool region_table::overlaps_taken(std::span<const std::byte> bytes) const {
+    const auto first = address_of(bytes.data());
+    const auto next = taken_.lower_bound(first);
+    if (next != taken_.end() && next->first < first + bytes.size()) return true;
+    if (next == taken_.begin()) return false;
+    const auto before = std::prev(next);
+    return before->first + before->second > first;
 }
 
 void region_table::give_back(std::span<const std::byte> destination) {

@@ -31,8 +31,12 @@ public:
     /// Takes a destination; false where part of it is taken already.
     [[nodiscard]] bool take(std::span<const std::byte> destination);
     void give_back(std::span<const std::byte> destination);
+    /// Whether part of it is taken.
+    [[nodiscard]] bool is_taken(std::span<const std::byte> bytes) const;
 
 private:
+    [[nodiscard]] bool overlaps_taken(std::span<const std::byte> bytes) const;
+
     mutable std::mutex mutex_;
     std::map<std::uintptr_t, region> regions_;     ///< by first byte
     std::map<std::uintptr_t, std::size_t> taken_;  ///< by first byte; never overlapping

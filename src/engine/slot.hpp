@@ -15,9 +15,11 @@ namespace rvget::engine {
 
 /// The memory of one slot. Shared: a chunk on its way to a socket holds it beyond the slot's end.
 struct slot_memory {
-    pinned_block block;                  ///< in the registered pool, or
-    buffer plain;                        ///< in plain memory, or
-    std::shared_ptr<const void> region;  ///< in a region that the caller registered
+    pinned_block block;                                   ///< in the registered pool, or
+    buffer plain;                                         ///< in plain memory, or
+    std::shared_ptr<const fabric::memory_region> region;  ///< in one that the caller registered
+    /// Of a region, with lease keys `fence`: what its key opens, these bytes and no others.
+    std::shared_ptr<const fabric::memory_region> shared_key;
     std::span<const std::byte> bytes;
     std::uint32_t remote_key = 0;  ///< valid where pinned
     bool pinned = false;
@@ -26,7 +28,7 @@ struct slot_memory {
 
     /// Precondition: pinned.
     [[nodiscard]] const fabric::memory_region& registered() const noexcept {
-        return block.region();
+        return region ? *region : block.region();
     }
 };
 

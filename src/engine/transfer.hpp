@@ -59,6 +59,10 @@ public:
     void start();
     /// The connection to the owner is up, or why there is none.
     void connected(const failure& f, std::shared_ptr<consumer_connection> connection);
+    /// Whether a NIC may be writing into `region` for it.
+    [[nodiscard]] bool reads_into(const fabric::memory_region& region) const noexcept {
+        return region_.get() == &region;
+    }
     /// Answers the caller now with `code`; what the NIC may still write stays parked.
     void abandon(const failure& f);
 

@@ -238,6 +238,19 @@ public:
     /// carry "memlock" in the detail where the limit is the cause.
     virtual result<std::unique_ptr<memory_region>> register_memory(std::span<std::byte> memory,
                                                                    access rights) = 0;
+    /// Registers the part of a dma-buf that begins at `offset` and is mapped at `mapped`, whose
+    /// addresses are those of work requests. The caller keeps the mapping as he would memory.
+    /// `request_errc::not_supported` where the device cannot, which is what a body says that does
+    /// not know how.
+    virtual result<std::unique_ptr<memory_region>> register_dmabuf(int descriptor,
+                                                                   std::uint64_t offset,
+                                                                   std::span<std::byte> mapped,
+                                                                   access rights) {
+        static_cast<void>(descriptor), static_cast<void>(offset), static_cast<void>(mapped),
+            static_cast<void>(rights);
+        return failure{request_errc::not_supported,
+                       facts().name + " cannot register a dma-buf; copy into registered memory"};
+    }
     virtual result<std::shared_ptr<completion_queue>> create_completion_queue(
         std::uint32_t entries) = 0;
     virtual result<std::unique_ptr<queue_pair>> create_queue_pair(

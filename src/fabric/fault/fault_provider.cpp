@@ -211,6 +211,13 @@ public:
             return beneath_->register_memory(memory, rights);
         });
     }
+    result<std::unique_ptr<memory_region>> register_dmabuf(int descriptor, std::uint64_t offset,
+                                                           std::span<std::byte> mapped,
+                                                           access rights) override {
+        return run<result<std::unique_ptr<memory_region>>>(*plan_, call::register_memory, [&] {
+            return beneath_->register_dmabuf(descriptor, offset, mapped, rights);
+        });
+    }
     result<std::shared_ptr<completion_queue>> create_completion_queue(
         std::uint32_t entries) override {
         using made = result<std::shared_ptr<completion_queue>>;

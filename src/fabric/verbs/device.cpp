@@ -100,6 +100,12 @@ result<std::unique_ptr<memory_region>> device::register_memory(std::span<std::by
     return region::make(context_, memory, rights);
 }
 
+result<std::unique_ptr<memory_region>> device::register_dmabuf(int descriptor, std::uint64_t offset,
+                                                               std::span<std::byte> mapped,
+                                                               access rights) {
+    return region::make_of_dmabuf(context_, descriptor, offset, mapped, rights);
+}
+
 result<std::shared_ptr<fabric::completion_queue>> device::create_completion_queue(
     std::uint32_t entries) {
     return verbs::completion_queue::make(context_, entries, facts_.max_completion_entries);

@@ -19,6 +19,9 @@ public:
 
     result<std::unique_ptr<memory_region>> register_memory(std::span<std::byte> memory,
                                                            access rights) override;
+    result<std::unique_ptr<memory_region>> register_dmabuf(int descriptor, std::uint64_t offset,
+                                                           std::span<std::byte> mapped,
+                                                           access rights) override;
     result<std::shared_ptr<completion_queue>> create_completion_queue(
         std::uint32_t entries) override;
     result<std::unique_ptr<queue_pair>> create_queue_pair(

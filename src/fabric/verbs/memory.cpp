@@ -27,6 +27,24 @@ result<std::unique_ptr<memory_region>> region::make(std::shared_ptr<const contex
     return std::unique_ptr<memory_region>(new region(std::move(parent), memory, mr));
 }
 
+result<std::unique_ptr<memory_region>> region::make_of_dmabuf(std::shared_ptr<const context> parent,
+                                                              int descriptor, std::uint64_t offset,
+                                                              std::span<std::byte> mapped,
+                                                              access rights) {
+    errno = 0;
+    auto* mr = ibv_reg_dmabuf_mr(parent->domain.get(), offset, mapped.size(),
+                                 reinterpret_cast<std::uintptr_t>(mapped.data()), descriptor,
+                                 access_flags(rights));
+    if (mr != nullptr)
+        return std::unique_ptr<memory_region>(new region(std::move(parent), mapped, mr));
+    // EOPNOTSUPP of a driver without it, ENOTTY and EPROTONOSUPPORT of a kernel without it.
+    if (errno == EOPNOTSUPP || errno == ENOSYS || errno == ENOTTY || errno == EPROTONOSUPPORT)
+        return failure{request_errc::not_supported,
+                       parent->device + " cannot register a dma-buf (" + errno_text(errno) +
+                           "); copy into registered memory"};
+    return registration_failure(parent->device, mapped.size(), errno);
+}
+
 result<std::unique_ptr<memory_window>> window::make(std::shared_ptr<const context> parent) {
     errno = 0;
     auto* mw = ibv_alloc_mw(parent->domain.get(), IBV_MW_TYPE_2);

@@ -15,6 +15,9 @@ class region final : public memory_region {
 public:
     static result<std::unique_ptr<memory_region>> make(std::shared_ptr<const context> parent,
                                                        std::span<std::byte> memory, access rights);
+    static result<std::unique_ptr<memory_region>> make_of_dmabuf(
+        std::shared_ptr<const context> parent, int descriptor, std::uint64_t offset,
+        std::span<std::byte> mapped, access rights);
 
     [[nodiscard]] std::uint32_t local_key() const noexcept override { return handle_->lkey; }
     [[nodiscard]] std::uint32_t remote_key() const noexcept override { return handle_->rkey; }
