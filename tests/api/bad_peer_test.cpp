@@ -215,7 +215,7 @@ BOOST_AUTO_TEST_CASE(frames_out_of_order_end_the_connection) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(unknown_version_is_told_and_closed) {
+BOOST_AUTO_TEST_CASE(contract_6_2_unknown_version_is_told_and_closed) {
     const auto s = connect();
     s.write(
         wire::frame{0, wire::hello{.version_oldest = 40, .version_newest = 41, .node = raw_id}});
@@ -278,7 +278,7 @@ BOOST_AUTO_TEST_CASE(pulls_past_the_leased_range_are_out_of_range) {
     BOOST_TEST((status(~std::uint64_t{0}, 2) == wire::chunk_status::out_of_range));
 }
 
-BOOST_AUTO_TEST_CASE(lease_never_ended_expires_and_its_slot_is_freed) {
+BOOST_AUTO_TEST_CASE(contract_4_2_lease_never_ended_expires_and_its_slot_is_freed) {
     const auto doomed = owner.stage(payload(5000)).value();
     const auto s = greeted();
     auto a = acquire_whole();
@@ -305,7 +305,7 @@ BOOST_AUTO_TEST_CASE(what_a_peer_says_cannot_pose_as_another_key_of_a_log_line) 
     BOOST_TEST(said.ends_with(R"( goodbye="x\" effect=\"forged")"), said);
 }
 
-BOOST_AUTO_TEST_CASE(consumer_cannot_release_what_it_does_not_hold) {
+BOOST_AUTO_TEST_CASE(contract_1_4_consumer_cannot_release_what_it_does_not_hold) {
     const auto s = greeted();
     const auto change = [&](wire::reference_change c) {
         return ask<wire::reference_reply>(s, wire::reference{staged.slot, c});
@@ -344,7 +344,7 @@ BOOST_AUTO_TEST_CASE(consumers_beyond_the_limit_are_closed) {
     BOOST_TEST(a.read_frame().has_value());
 }
 
-BOOST_AUTO_TEST_CASE(leases_beyond_the_limit_are_answered_busy) {
+BOOST_AUTO_TEST_CASE(contract_3_1_leases_beyond_the_limit_are_answered_busy) {
     auto few = short_lived();
     few.max_leases = 2;
     auto small = start_tcp_node(listening(few));
@@ -457,7 +457,7 @@ BOOST_AUTO_TEST_CASE(second_greeting_is_a_protocol_error) {
     BOOST_TEST(f.code == make_error_code(connection_errc::protocol));
 }
 
-BOOST_AUTO_TEST_CASE(no_version_in_common_is_a_version_mismatch) {
+BOOST_AUTO_TEST_CASE(contract_6_2_no_version_in_common_is_a_version_mismatch) {
     const auto f = failure_of_get(
         [](const raw_socket& s) {
             s.write(wire::frame{
@@ -491,7 +491,7 @@ BOOST_AUTO_TEST_CASE(reply_of_another_kind_is_a_protocol_error) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(rdma_answer_to_no_offer_is_a_protocol_error) {
+BOOST_AUTO_TEST_CASE(contract_3_4_rdma_answer_to_no_offer_is_a_protocol_error) {
     auto r = chunked(5000);
     r.answer = wire::answer::rdma;
     r.descriptor =

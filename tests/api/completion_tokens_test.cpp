@@ -38,7 +38,7 @@ struct silent_peer {
     raw_port port;
 };
 
-BOOST_AUTO_TEST_CASE(callback_runs_on_the_thread_of_the_node) {
+BOOST_AUTO_TEST_CASE(contract_9_3_callback_runs_on_the_thread_of_the_node) {
     tcp_nodes n;
     const auto from = n.stage(medium);
     std::promise<std::thread::id> first;
@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(coroutine_gets_one_after_another) {
     BOOST_TEST(total.get() == 5 * medium - 3);
 }
 
-BOOST_AUTO_TEST_CASE(bound_executor_runs_the_handler_and_is_kept_busy_until_then) {
+BOOST_AUTO_TEST_CASE(contract_9_3_bound_executor_runs_the_handler_and_is_kept_busy_until_then) {
     tcp_nodes n;
     asio::io_context context;
     bool ran = false;
@@ -132,7 +132,7 @@ struct cancellable_get {
     bool destination_free = false;
 };
 
-BOOST_AUTO_TEST_CASE(cancelled_get_is_answered_once_and_frees_its_destination) {
+BOOST_AUTO_TEST_CASE(contract_2_2_cancelled_get_is_answered_once_and_frees_its_destination) {
     tcp_nodes n;
     std::vector<std::byte> memory(medium, std::byte{0xee});
     asio::io_context context;
@@ -204,7 +204,7 @@ struct embedded_nodes {
     std::optional<node> consumer;
 };
 
-BOOST_AUTO_TEST_CASE(embedded_nodes_run_handlers_on_the_threads_of_the_embedder) {
+BOOST_AUTO_TEST_CASE(contract_9_3_embedded_nodes_run_handlers_on_the_threads_of_the_embedder) {
     embedded_nodes n;
     const auto from = n.owner->url_of(n.owner->stage(payload(medium)).value());
     BOOST_TEST((n.consumer->get_executor() == asio::any_io_executor(n.context.get_executor())));
@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE(handlers_issue_further_gets) {
     for (auto& c : chains) BOOST_TEST(c->done.get_future().get() == 50);
 }
 
-BOOST_AUTO_TEST_CASE(many_threads_may_call_one_node) {
+BOOST_AUTO_TEST_CASE(contract_9_3_many_threads_may_call_one_node) {
     embedded_nodes n;
     const auto from = n.owner->url_of(n.owner->stage(payload(10'000)).value());
     std::atomic<int> good{0};

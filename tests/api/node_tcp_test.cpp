@@ -39,7 +39,7 @@ void check_report(const transfer_report& r, std::size_t bytes) {
 
 BOOST_AUTO_TEST_SUITE(transfers)
 
-BOOST_AUTO_TEST_CASE(get_of_every_size_returns_the_bytes) {
+BOOST_AUTO_TEST_CASE(contract_2_1_get_of_every_size_returns_the_bytes) {
     tcp_nodes n;
     for (const auto size : transfer_sizes) {
         const auto got = n.consumer.get(n.stage(size)).value();
@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(get_pinned_without_a_device_returns_plain_memory) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(get_into_fills_the_destination_and_nothing_behind_it) {
+BOOST_AUTO_TEST_CASE(contract_2_1_get_into_fills_the_destination_and_nothing_behind_it) {
     tcp_nodes n;
     for (const auto size : transfer_sizes) {
         std::vector<std::byte> destination(size + 64, std::byte{0xee});
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(get_into_fills_the_destination_and_nothing_behind_it) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(range_at_either_end_returns_its_bytes) {
+BOOST_AUTO_TEST_CASE(contract_2_1_range_at_either_end_returns_its_bytes) {
     tcp_nodes n;
     const auto from = n.stage(medium);
     struct range {
@@ -185,14 +185,15 @@ BOOST_AUTO_TEST_CASE(policy_never_is_the_reason) {
     BOOST_TEST(by_node.get(from)->report.reason == reason::policy);
 }
 
-BOOST_AUTO_TEST_CASE(policy_require_without_a_device_is_an_error_that_names_the_reason) {
+BOOST_AUTO_TEST_CASE(
+    contract_2_4_policy_require_without_a_device_is_an_error_that_names_the_reason) {
     tcp_nodes n;
     for (const std::size_t size : {std::size_t{0}, std::size_t{10}, medium})
         check_failure(n.consumer.get(n.stage(size), {.policy = path_policy::require}),
                       request_errc::path_not_available, "not_configured");
 }
 
-BOOST_AUTO_TEST_CASE(kill_switch_is_the_reason_on_the_consumer_and_in_staging) {
+BOOST_AUTO_TEST_CASE(contract_3_3_kill_switch_is_the_reason_on_the_consumer_and_in_staging) {
     node_options off;
     off.rdma_disabled = true;
     tcp_nodes n(off, off);
@@ -243,7 +244,7 @@ BOOST_AUTO_TEST_CASE(restarted_owner_on_the_same_port_is_another_owner) {
     check_failure(got, connection_errc::wrong_owner, from.address.to_string());
 }
 
-BOOST_AUTO_TEST_CASE(refused_connection_names_the_address) {
+BOOST_AUTO_TEST_CASE(contract_9_2_refused_connection_names_the_address) {
     const raw_port nobody;
     auto consumer = start_tcp_node();
     check_failure(consumer.get({nobody.address(), any_handle()}), connection_errc::connect_failed,
@@ -317,7 +318,7 @@ BOOST_AUTO_TEST_CASE(deadline_passes_while_the_peer_does_not_greet) {
     check_deadline<silent_peer>();
 }
 
-BOOST_AUTO_TEST_CASE(deadline_passes_while_the_peer_does_not_answer) {
+BOOST_AUTO_TEST_CASE(contract_2_2_deadline_passes_while_the_peer_does_not_answer) {
     check_deadline<greeting_peer>();
 }
 
@@ -373,7 +374,7 @@ BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_AUTO_TEST_SUITE(staging_and_slots)
 
-BOOST_AUTO_TEST_CASE(staging_says_why_it_is_plain) {
+BOOST_AUTO_TEST_CASE(contract_1_3_staging_says_why_it_is_plain) {
     auto n = start_tcp_node(listening());
     BOOST_TEST(n.make_staging(10)->why_plain() == reason::not_configured);
     BOOST_TEST(!n.make_staging(10)->why_plain_detail().empty());
@@ -401,14 +402,14 @@ BOOST_AUTO_TEST_CASE(staging_that_cannot_be_had_is_out_of_memory) {
     check_failure(n.make_staging(std::size_t{1} << 62), node_errc::out_of_memory);
 }
 
-BOOST_AUTO_TEST_CASE(stage_pinned_without_a_device_serves_all_the_same) {
+BOOST_AUTO_TEST_CASE(contract_1_3_stage_pinned_without_a_device_serves_all_the_same) {
     tcp_nodes n;
     const auto h = n.owner.stage_pinned(payload(medium)).value();
     BOOST_TEST(!n.owner.metadata(h)->pinned);
     check_pattern(n.consumer.get(n.owner.url_of(h))->data.bytes());
 }
 
-BOOST_AUTO_TEST_CASE(slot_lives_as_long_as_a_reference) {
+BOOST_AUTO_TEST_CASE(contract_1_4_slot_lives_as_long_as_a_reference) {
     tcp_nodes n;
     const auto from = n.stage(medium);
     BOOST_TEST(n.owner.add_reference(from.handle).value() == 2u);
@@ -431,7 +432,7 @@ BOOST_AUTO_TEST_CASE(slot_of_another_owner_is_not_found_here) {
     check_failure(n.owner.release(foreign), request_errc::not_found);
 }
 
-BOOST_AUTO_TEST_CASE(metadata_is_the_same_here_and_there) {
+BOOST_AUTO_TEST_CASE(contract_1_4_metadata_is_the_same_here_and_there) {
     tcp_nodes n;
     const auto from = n.stage(medium);
     BOOST_REQUIRE(n.owner.add_reference(from.handle));
@@ -444,7 +445,7 @@ BOOST_AUTO_TEST_CASE(metadata_is_the_same_here_and_there) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(slot_released_under_a_lease_serves_it_to_the_end) {
+BOOST_AUTO_TEST_CASE(contract_1_4_slot_released_under_a_lease_serves_it_to_the_end) {
     // A consumer by hand, so that the lease is known to be active.
     auto owner = start_tcp_node(listening());
     const auto h = owner.stage(payload(5000)).value();
@@ -538,7 +539,7 @@ BOOST_AUTO_TEST_CASE(shutdown_of_the_owner_answers_every_get_once) {
     BOOST_TEST(s.slots == 0u);
 }
 
-BOOST_AUTO_TEST_CASE(shutdown_lets_admitted_pulls_finish) {
+BOOST_AUTO_TEST_CASE(contract_8_1_shutdown_lets_admitted_pulls_finish) {
     tcp_nodes n;
     const auto from = n.stage(large);
     answers done;
@@ -574,7 +575,7 @@ BOOST_AUTO_TEST_CASE(shutdown_of_the_consumer_answers_every_get_once) {
     BOOST_TEST(s.gets_answered == gets);
 }
 
-BOOST_AUTO_TEST_CASE(shutdown_tells_the_owner_of_leases_that_are_over) {
+BOOST_AUTO_TEST_CASE(contract_4_5_shutdown_tells_the_owner_of_leases_that_are_over) {
     tcp_nodes n;
     BOOST_TEST(n.consumer.get(n.stage(medium)).has_value());
     BOOST_TEST(n.consumer.shutdown(5s));  // within the millisecond for which lease ends are kept

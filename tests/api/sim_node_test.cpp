@@ -59,7 +59,7 @@ void check_report(const transfer_report& r, std::size_t bytes) {
 
 BOOST_FIXTURE_TEST_SUITE(transfers, sim_nodes)
 
-BOOST_AUTO_TEST_CASE(get_of_every_size_takes_its_path) {
+BOOST_AUTO_TEST_CASE(contract_2_3_get_of_every_size_takes_its_path) {
     BOOST_TEST(owner->rdma().device == "sim0");
     for (const auto size : transfer_sizes) {
         const auto got = consumer->get(stage(size)).value();
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(get_of_every_size_takes_its_path) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(get_pinned_over_rdma_copies_nothing) {
+BOOST_AUTO_TEST_CASE(contract_2_1_get_pinned_over_rdma_copies_nothing) {
     for (const auto size : transfer_sizes) {
         const auto before = consumer->statistics().bytes_copied;
         const auto got = consumer->get_pinned(stage(size)).value();
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(get_pinned_over_rdma_copies_nothing) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(get_into_a_region_copies_nothing) {
+BOOST_AUTO_TEST_CASE(contract_2_1_get_into_a_region_copies_nothing) {
     std::vector<std::byte> memory(large + 100, std::byte{0xee});
     auto registered = consumer->register_region(memory).value();
     for (const auto size : transfer_sizes) {
@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(concurrent_gets_each_get_their_bytes) {
     BOOST_TEST(by_rdma == gets / 2);
 }
 
-BOOST_AUTO_TEST_CASE(both_nodes_own_and_consume_at_once) {
+BOOST_AUTO_TEST_CASE(contract_1_1_both_nodes_own_and_consume_at_once) {
     const auto there = stage(medium);
     const auto here = consumer->url_of(consumer->stage_pinned(payload(medium)).value());
     constexpr std::size_t gets = 20;
@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(node_reads_from_itself) {
     check_pattern(got.data.bytes());
 }
 
-BOOST_AUTO_TEST_CASE(metadata_says_pinned) {
+BOOST_AUTO_TEST_CASE(contract_1_4_metadata_says_pinned) {
     const auto from = stage(medium);
     BOOST_TEST(owner->metadata(from.handle)->pinned);
     BOOST_TEST(consumer->metadata(from)->pinned);
@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_AUTO_TEST_SUITE(reasons)
 
-BOOST_FIXTURE_TEST_CASE(plain_slot_is_not_pinned, sim_nodes) {
+BOOST_FIXTURE_TEST_CASE(contract_2_4_plain_slot_is_not_pinned, sim_nodes) {
     const auto from = owner->url_of(owner->stage(payload(medium)).value());
     const auto got = consumer->get(from).value();
     BOOST_TEST(got.report.path == path::chunked);
@@ -186,7 +186,7 @@ BOOST_FIXTURE_TEST_CASE(plain_slot_is_not_pinned, sim_nodes) {
     BOOST_TEST(refused.error().code == make_error_code(request_errc::not_pinned));
 }
 
-BOOST_FIXTURE_TEST_CASE(small_range_is_below_min_unless_required, sim_nodes) {
+BOOST_FIXTURE_TEST_CASE(contract_2_4_small_range_is_below_min_unless_required, sim_nodes) {
     const auto from = stage(5000);
     BOOST_TEST(consumer->get(from)->report.reason == reason::below_min);
     for (const std::size_t length : {1, 4096, 5000}) {
@@ -200,14 +200,14 @@ BOOST_FIXTURE_TEST_CASE(small_range_is_below_min_unless_required, sim_nodes) {
     BOOST_TEST(nothing.report.path == path::inline_answer);
 }
 
-BOOST_FIXTURE_TEST_CASE(policy_never_makes_no_offer, sim_nodes) {
+BOOST_FIXTURE_TEST_CASE(contract_2_4_policy_never_makes_no_offer, sim_nodes) {
     const auto got = consumer->get(stage(medium), {.policy = path_policy::never}).value();
     BOOST_TEST(got.report.path == path::chunked);
     BOOST_TEST(got.report.reason == reason::policy);
     check_pattern(got.data.bytes());
 }
 
-BOOST_AUTO_TEST_CASE(kill_switch_works_on_either_side) {
+BOOST_AUTO_TEST_CASE(contract_3_5_kill_switch_works_on_either_side) {
     node_options off;
     off.rdma_disabled = true;
     for (const bool at_owner : {true, false}) {
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(kill_switch_works_on_either_side) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(budget_that_is_used_up_falls_back_on_either_side) {
+BOOST_AUTO_TEST_CASE(contract_3_3_budget_that_is_used_up_falls_back_on_either_side) {
     node_options tight;
     tight.registered_budget_bytes = tight.max_arena_bytes = tight.first_arena_bytes = std::size_t{1}
                                                                                       << 20;
@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(pool_grows_for_what_it_has_no_room_for) {
     BOOST_TEST(n.consumer->statistics().registered_bytes >= large);
 }
 
-BOOST_FIXTURE_TEST_CASE(failed_read_falls_back_once_with_the_right_bytes, sim_nodes) {
+BOOST_FIXTURE_TEST_CASE(contract_3_4_failed_read_falls_back_once_with_the_right_bytes, sim_nodes) {
     warm_up();
     plan->fail_read(plan->reads() + 1, fabric::completion_status::retry_exceeded);
     const auto from = stage(medium);
@@ -290,7 +290,7 @@ struct changed_under_a_read : held_back_nodes {
     url from;
 };
 
-BOOST_FIXTURE_TEST_CASE(checksum_of_a_read_is_reported, changed_under_a_read) {
+BOOST_FIXTURE_TEST_CASE(contract_2_5_checksum_of_a_read_is_reported, changed_under_a_read) {
     get_options o;
     o.checksum = true;
     const auto got = consumer->get(from, o);
@@ -299,7 +299,8 @@ BOOST_FIXTURE_TEST_CASE(checksum_of_a_read_is_reported, changed_under_a_read) {
     BOOST_TEST((got->report.crc32c == crc32c(payload(medium))));
 }
 
-BOOST_FIXTURE_TEST_CASE(checksum_mismatch_of_a_read_is_retried_in_chunks, changed_under_a_read) {
+BOOST_FIXTURE_TEST_CASE(contract_2_5_checksum_mismatch_of_a_read_is_retried_in_chunks,
+                        changed_under_a_read) {
     std::vector<std::byte> into(medium);
     auto region = consumer->register_region(into).value();
     const auto answer = get_changed(into, {});
@@ -311,7 +312,8 @@ BOOST_FIXTURE_TEST_CASE(checksum_mismatch_of_a_read_is_retried_in_chunks, change
     BOOST_TEST(region.unregister().wait_for(20s));
 }
 
-BOOST_FIXTURE_TEST_CASE(checksum_mismatch_under_require_is_an_error, changed_under_a_read) {
+BOOST_FIXTURE_TEST_CASE(contract_2_5_checksum_mismatch_under_require_is_an_error,
+                        changed_under_a_read) {
     std::vector<std::byte> into(medium);
     auto region = consumer->register_region(into).value();
     const auto answer = get_changed(into, {.policy = path_policy::require});
@@ -399,7 +401,7 @@ BOOST_AUTO_TEST_CASE(owner_that_gives_no_reason_for_chunks_breaks_the_protocol) 
     BOOST_TEST(got.error().code == make_error_code(connection_errc::protocol));
 }
 
-BOOST_FIXTURE_TEST_CASE(failed_read_under_require_is_an_error, sim_nodes) {
+BOOST_FIXTURE_TEST_CASE(contract_9_2_failed_read_under_require_is_an_error, sim_nodes) {
     warm_up();
     plan->fail_read(plan->reads() + 1, fabric::completion_status::remote_access);
     const auto got = consumer->get(stage(medium), {.policy = path_policy::require});
@@ -449,7 +451,8 @@ BOOST_AUTO_TEST_CASE(contract_4_4_gets_beside_a_refused_read_are_rekeyed_with_sh
     refuse_one_of_many(lease_key_choice::fence, path_policy::require);
 }
 
-BOOST_FIXTURE_TEST_CASE(failed_read_into_a_region_falls_back_into_the_region, sim_nodes) {
+BOOST_FIXTURE_TEST_CASE(contract_3_4_failed_read_into_a_region_falls_back_into_the_region,
+                        sim_nodes) {
     warm_up();
     std::vector<std::byte> memory(large);
     auto registered = consumer->register_region(memory).value();
@@ -465,7 +468,7 @@ BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_AUTO_TEST_SUITE(held_back)
 
-BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_answers_at_once_and_parks_the_region,
+BOOST_FIXTURE_TEST_CASE(contract_2_2_deadline_under_a_read_answers_at_once_and_parks_the_region,
                         held_back_nodes) {
     warm_up();
     const auto from = stage(medium);
@@ -505,7 +508,8 @@ BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_answers_at_once_and_parks_the_regi
     check_pattern(destination);
 }
 
-BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_leaves_plain_memory_free_at_once, held_back_nodes) {
+BOOST_FIXTURE_TEST_CASE(contract_2_2_deadline_under_a_read_leaves_plain_memory_free_at_once,
+                        held_back_nodes) {
     warm_up();
     const auto from = stage(medium);
     std::vector<std::byte> memory(medium, std::byte{0xee});
@@ -522,7 +526,7 @@ BOOST_FIXTURE_TEST_CASE(deadline_under_a_read_leaves_plain_memory_free_at_once, 
     BOOST_TEST(std::ranges::all_of(memory, [](std::byte b) { return b == std::byte{0xee}; }));
 }
 
-BOOST_FIXTURE_TEST_CASE(cancel_under_a_read_leaves_the_others_alone, held_back_nodes) {
+BOOST_FIXTURE_TEST_CASE(contract_2_2_cancel_under_a_read_leaves_the_others_alone, held_back_nodes) {
     warm_up();
     const auto from = stage(medium);
     std::vector<std::byte> memory(medium);
@@ -546,7 +550,8 @@ BOOST_FIXTURE_TEST_CASE(cancel_under_a_read_leaves_the_others_alone, held_back_n
     BOOST_TEST(registered.unregister().wait_for(patience));
 }
 
-BOOST_FIXTURE_TEST_CASE(region_dropped_under_a_read_is_deregistered_behind_it, held_back_nodes) {
+BOOST_FIXTURE_TEST_CASE(contract_5_3_region_dropped_under_a_read_is_deregistered_behind_it,
+                        held_back_nodes) {
     warm_up();
     std::vector<std::byte> memory(medium);
     std::future<into_answer> got;
@@ -563,7 +568,7 @@ BOOST_FIXTURE_TEST_CASE(region_dropped_under_a_read_is_deregistered_behind_it, h
     check_pattern(memory);  // the fixture looks for a deregistration under a READ
 }
 
-BOOST_AUTO_TEST_CASE(abandoned_lease_is_fenced_and_its_slot_freed) {
+BOOST_AUTO_TEST_CASE(contract_4_3_abandoned_lease_is_fenced_and_its_slot_freed) {
     sim_nodes n(short_lived(), short_lived());
     n.warm_up();
     const auto from = n.stage(medium);
@@ -627,7 +632,7 @@ void late_read_is_refused(lease_key_choice keys) {
     BOOST_TEST(got->report.path == path::rdma, got->report.detail);
 }
 
-BOOST_AUTO_TEST_CASE(lease_shorter_than_the_retry_window_falls_back_at_once) {
+BOOST_AUTO_TEST_CASE(contract_4_1_lease_shorter_than_the_retry_window_falls_back_at_once) {
     sim_nodes n(short_lived());  // the consumer's window is longer than the owner's leases
     const auto got = n.consumer->get(n.stage(medium), {.deadline = patience});
     BOOST_REQUIRE_MESSAGE(got, got.error().message());
@@ -636,11 +641,11 @@ BOOST_AUTO_TEST_CASE(lease_shorter_than_the_retry_window_falls_back_at_once) {
     BOOST_TEST(got->report.detail.find("raise lease_timeout there") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(late_read_with_a_windows_key_is_refused) {
+BOOST_AUTO_TEST_CASE(contract_4_3_late_read_with_a_windows_key_is_refused) {
     late_read_is_refused(lease_key_choice::window);
 }
 
-BOOST_AUTO_TEST_CASE(late_read_with_an_exact_key_is_refused) {
+BOOST_AUTO_TEST_CASE(contract_4_3_late_read_with_an_exact_key_is_refused) {
     late_read_is_refused(lease_key_choice::exact);
 }
 
@@ -686,7 +691,7 @@ BOOST_AUTO_TEST_CASE(contract_6_4_no_log_line_holds_a_handle_or_a_key) {
         BOOST_TEST(lines.find(never) == std::string::npos, lines);
 }
 
-BOOST_AUTO_TEST_CASE(device_that_cannot_take_a_window_away_gets_exact_keys) {
+BOOST_AUTO_TEST_CASE(contract_5_2_device_that_cannot_take_a_window_away_gets_exact_keys) {
     sim::network net;
     net.run_in_background(true);
     auto plan = std::make_shared<fault::plan>();
@@ -699,7 +704,7 @@ BOOST_AUTO_TEST_CASE(device_that_cannot_take_a_window_away_gets_exact_keys) {
                owner.rdma().lease_keys_detail);
 }
 
-BOOST_AUTO_TEST_CASE(device_without_windows_gets_exact_keys) {
+BOOST_AUTO_TEST_CASE(contract_5_2_device_without_windows_gets_exact_keys) {
     auto host = sim::roce_host("plain", sim::ipv4_gid(10, 0, 0, 4));
     host.devices.front().facts.memory_windows_type2 = false;
     sim::network net;
@@ -710,7 +715,7 @@ BOOST_AUTO_TEST_CASE(device_without_windows_gets_exact_keys) {
     BOOST_TEST(owner.rdma().lease_keys_detail.find("no type-2") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(lease_of_a_slow_read_is_renewed) {
+BOOST_AUTO_TEST_CASE(contract_4_1_lease_of_a_slow_read_is_renewed) {
     sim_nodes n(short_lived(), short_lived());
     n.warm_up();
     const auto from = n.stage(medium);
@@ -876,15 +881,15 @@ void shut_down_under_load(bool owner_first) {
     BOOST_TEST(registered.unregister().wait_for(patience));
 }
 
-BOOST_AUTO_TEST_CASE(owner_shut_down_under_load_answers_every_get_once) {
+BOOST_AUTO_TEST_CASE(contract_8_1_owner_shut_down_under_load_answers_every_get_once) {
     shut_down_under_load(true);
 }
 
-BOOST_AUTO_TEST_CASE(consumer_shut_down_under_load_answers_every_get_once) {
+BOOST_AUTO_TEST_CASE(contract_8_1_consumer_shut_down_under_load_answers_every_get_once) {
     shut_down_under_load(false);
 }
 
-BOOST_AUTO_TEST_CASE(consumer_whose_nic_cannot_be_proven_quiet_leaks_and_says_so) {
+BOOST_AUTO_TEST_CASE(contract_8_1_consumer_whose_nic_cannot_be_proven_quiet_leaks_and_says_so) {
     std::vector<std::byte> memory(medium);  // outlives the network, as it must
     sim_nodes n(short_lived(), short_lived());
     n.warm_up();
@@ -985,7 +990,7 @@ scripted_owner::script answer_offers(std::optional<bytes> descriptor, std::uint3
     };
 }
 
-BOOST_AUTO_TEST_CASE(descriptor_that_cannot_be_used_falls_back_once) {
+BOOST_AUTO_TEST_CASE(contract_3_4_descriptor_that_cannot_be_used_falls_back_once) {
     wire::descriptor good;
     good.address = 0x1000;
     good.length = medium;

@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(allocate_before_growth_is_exhausted_and_growth_cures_it) {
     BOOST_TEST(s.largest_free == mib - 8192);
 }
 
-BOOST_AUTO_TEST_CASE(default_options_follow_the_contract) {
+BOOST_AUTO_TEST_CASE(contract_5_1_default_options_follow_the_contract) {
     pool p(device, {});  // 5.1
     BOOST_REQUIRE(p.grow_for(1));
     BOOST_TEST(p.stats().registered_bytes == 64 * mib);
@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(default_options_follow_the_contract) {
     expect_refusal(p.grow_for(1024 * mib + 1), reason::budget, "1073741824 bytes");
 }
 
-BOOST_AUTO_TEST_CASE(arenas_double_to_the_maximum_and_the_last_takes_what_is_left) {
+BOOST_AUTO_TEST_CASE(contract_5_1_arenas_double_to_the_maximum_and_the_last_takes_what_is_left) {
     pool p(device, small_options());
     std::vector<pinned_block> blocks;
     for (;;) {
@@ -280,7 +280,7 @@ BOOST_AUTO_TEST_CASE(arena_after_all_blocks_came_back_holds_one_block_of_its_siz
     BOOST_TEST(book->sizes.size() == 1u);
 }
 
-BOOST_AUTO_TEST_CASE(large_requests_get_an_arena_of_their_own_which_is_used_again) {
+BOOST_AUTO_TEST_CASE(contract_5_1_large_requests_get_an_arena_of_their_own_which_is_used_again) {
     pool p(device, small_options());
     auto small = must_allocate(p, 4 * kib);
     auto large = must_allocate(p, 3 * mib + 1);
@@ -300,7 +300,7 @@ BOOST_AUTO_TEST_CASE(large_requests_get_an_arena_of_their_own_which_is_used_agai
     expect_refusal(q.allocate(4 * kib), reason::pool_exhausted, "4096");
 }
 
-BOOST_AUTO_TEST_CASE(growth_over_the_budget_is_refused_until_blocks_come_back) {
+BOOST_AUTO_TEST_CASE(contract_5_1_growth_over_the_budget_is_refused_until_blocks_come_back) {
     pool_options o = small_options();
     o.budget_bytes = 4 * mib;
     pool p(device, o);
@@ -326,7 +326,7 @@ BOOST_AUTO_TEST_CASE(growth_short_of_budget_returns_empty_arenas_first) {
     BOOST_TEST(book->live.size() == 1u);
 }
 
-BOOST_AUTO_TEST_CASE(budget_smaller_than_an_arena_counts_whole_pages) {
+BOOST_AUTO_TEST_CASE(contract_5_1_budget_smaller_than_an_arena_counts_whole_pages) {
     pool_options o = small_options();
     o.budget_bytes = 10000;
     pool p(device, o);
@@ -347,7 +347,8 @@ BOOST_AUTO_TEST_CASE(registration_failure_is_refused_with_the_devices_detail) {
     BOOST_TEST(must_allocate(p, 4096).bytes().size() == 4096u);
 }
 
-BOOST_AUTO_TEST_CASE(block_outliving_its_pool_keeps_its_arena_registered_until_it_goes) {
+BOOST_AUTO_TEST_CASE(
+    contract_5_4_block_outliving_its_pool_keeps_its_arena_registered_until_it_goes) {
     pinned_block survivor;
     pinned_block other;
     {
@@ -381,7 +382,7 @@ BOOST_AUTO_TEST_CASE(block_moved_leaves_an_empty_one_and_is_given_back_once) {
     BOOST_TEST(a.bytes().size() == 200u);
 }
 
-BOOST_AUTO_TEST_CASE(trim_returns_empty_arenas_only_and_keeps_the_warm_floor) {
+BOOST_AUTO_TEST_CASE(contract_5_4_trim_returns_empty_arenas_only_and_keeps_the_warm_floor) {
     pool p(device, small_options());
     auto kept = must_allocate(p, 4096);
     must_allocate(p, 6 * mib);

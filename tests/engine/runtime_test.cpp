@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(offload_beyond_the_limit_waits_for_a_thread) {
     BOOST_TEST(threads.size() == 2u);
 }
 
-BOOST_AUTO_TEST_CASE(random_value_differs_and_is_not_zero) {
+BOOST_AUTO_TEST_CASE(contract_1_1_random_value_differs_and_is_not_zero) {
     embedded e;
     const auto first = e.rt.env().random();
     BOOST_TEST(first != 0u);

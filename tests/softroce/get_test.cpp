@@ -268,7 +268,8 @@ BOOST_AUTO_TEST_CASE(owner_killed_in_the_middle_of_a_get_ends_it_with_a_typed_er
     BOOST_CHECK_EQUAL(got.error().code.category().name(), connection_category().name());
 }
 
-BOOST_AUTO_TEST_CASE(consumer_killed_in_the_middle_of_a_get_loses_its_lease_and_frees_the_slot) {
+BOOST_AUTO_TEST_CASE(
+    contract_4_2_consumer_killed_in_the_middle_of_a_get_loses_its_lease_and_frees_the_slot) {
     owner.start("--lease-timeout 2000");
     int status = 0;
     run(once_program() + " " + owner.urls.at(medium).to_string() + " --die-at-post 2", &status);
@@ -286,7 +287,7 @@ BOOST_AUTO_TEST_CASE(consumer_killed_in_the_middle_of_a_get_loses_its_lease_and_
     BOOST_CHECK_EQUAL(s.slots, 0U);
 }
 
-BOOST_AUTO_TEST_CASE(kill_switch_on_either_side_makes_gets_chunked_and_says_so) {
+BOOST_AUTO_TEST_CASE(contract_3_5_kill_switch_on_either_side_makes_gets_chunked_and_says_so) {
     owner.start();
     start({.rdma_disabled = true});
     for (const bool owners : {false, true}) {
@@ -306,7 +307,8 @@ BOOST_AUTO_TEST_CASE(kill_switch_on_either_side_makes_gets_chunked_and_says_so) 
     }
 }
 
-BOOST_AUTO_TEST_CASE(memlock_too_small_falls_back_with_reason_registration_and_says_memlock) {
+BOOST_AUTO_TEST_CASE(
+    contract_3_3_memlock_too_small_falls_back_with_reason_registration_and_says_memlock) {
     owner.start();
     const auto line =
         run("setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock prlimit --memlock=65536 " +

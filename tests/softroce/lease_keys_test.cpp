@@ -124,17 +124,17 @@ BOOST_AUTO_TEST_CASE(contract_4_4_fifty_gets_beside_a_refused_read_go_on_with_sh
     gets_beside_a_refused_read(lease_key_choice::fence);
 }
 
-BOOST_AUTO_TEST_CASE(device_proves_windows_and_uses_them_by_default) {
+BOOST_AUTO_TEST_CASE(contract_5_2_device_proves_windows_and_uses_them_by_default) {
     const auto owner = start(lease_key_choice::strongest);
     BOOST_TEST((owner.rdma().lease_keys == lease_key_choice::window),
                owner.rdma().detail + owner.rdma().lease_keys_detail);
 }
 
-BOOST_AUTO_TEST_CASE(late_reads_with_windows_bring_no_byte) {
+BOOST_AUTO_TEST_CASE(contract_4_3_late_reads_with_windows_bring_no_byte) {
     late_reads_are_refused(lease_key_choice::window);
 }
 
-BOOST_AUTO_TEST_CASE(late_reads_with_exact_keys_bring_no_byte) {
+BOOST_AUTO_TEST_CASE(contract_4_3_late_reads_with_exact_keys_bring_no_byte) {
     late_reads_are_refused(lease_key_choice::exact);
 }
 

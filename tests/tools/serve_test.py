@@ -41,7 +41,7 @@ class Printing(Case):
         _, told = process.communicate(timeout=LIMIT)
         self.assertRegex(told, rb"\Arvget: serving 1 file, 3 B, on 127\.0\.0\.1:\d+; rdma off: kill_switch")
 
-    def test_handles_are_never_in_the_log(self):
+    def test_contract_6_4_handles_are_never_in_the_log(self):
         process, url = self.serve_url(self.file("a", pattern(MIB)), "--log-level", "trace", stderr=subprocess.PIPE)
         _, _, owner, slot = split(url)
         got = run("get", url, "-o", self.path("out"), "--log-level", "trace")
@@ -173,7 +173,7 @@ class Listening(Case):
         _, told = process.communicate(timeout=LIMIT)
         return split(url), told.decode()
 
-    def test_default_is_loopback_and_a_free_port_without_a_warning(self):
+    def test_contract_6_5_default_is_loopback_and_a_free_port_without_a_warning(self):
         (host, port, _, _), told = self.listening_on()
         self.assertEqual(host, "127.0.0.1")
         self.assertGreater(port, 1023)
@@ -202,7 +202,7 @@ class Listening(Case):
             self.assertEqual(host, "[::1]")
             self.assertNotIn("WARNING", told)
 
-    def test_all_addresses_warns_loudly_and_prints_a_host_that_works(self):
+    def test_contract_6_5_all_addresses_warns_loudly_and_prints_a_host_that_works(self):
         (host, _, _, _), told = self.listening_on("--listen", "0.0.0.0", "--advertise", "nowhere.example")
         self.assertEqual(host, "nowhere.example")
         self.assertRegex(told, r"\Arvget: WARNING: open without authentication on 0\.0\.0\.0:\d+")

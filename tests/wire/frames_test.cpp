@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(head_of_unknown_type_or_reserved_byte_set_is_refused_with_p
     BOOST_TEST(contains(refusal_of(std::vector<std::byte>(max_head_bytes + 1)), "65537 bytes"));
 }
 
-BOOST_AUTO_TEST_CASE(tag_unknown_with_top_bit_is_skipped) {
+BOOST_AUTO_TEST_CASE(contract_6_2_tag_unknown_with_top_bit_is_skipped) {
     const auto decoded = decode_frame(from_hex("0f 00 0f00000000000000 80 0200 aabb ff 0000"));
     BOOST_TEST_REQUIRE(decoded.has_value());
     BOOST_TEST((*decoded == frame{15, ping{}}));
