@@ -37,6 +37,7 @@ struct get_into_item {
 struct batch_options {
     std::optional<std::chrono::milliseconds> deadline{};
     std::optional<path_policy> policy{};
+    bool checksum = false;  ///< of each get, as in get_options
 };
 
 /// What one get of a batch came to: `error.code` is zero where it succeeded. Of a failed get_into

@@ -185,7 +185,7 @@ public:
     auto async_get_batch(std::vector<get_item> items, const batch_options& options, Token&& token) {
         return initiate<std::vector<batch_element<get_result>>>(
             [this, items = std::move(items), options](operation o, auto done) mutable {
-                begin_get_batch(o, std::move(items), options, std::move(done));
+                begin_get_batch(o, items, options, std::move(done));
             },
             std::forward<Token>(token));
     }
@@ -195,7 +195,7 @@ public:
                                 Token&& token) {
         return initiate<std::vector<batch_element<get_pinned_result>>>(
             [this, items = std::move(items), options](operation o, auto done) mutable {
-                begin_get_pinned_batch(o, std::move(items), options, std::move(done));
+                begin_get_pinned_batch(o, items, options, std::move(done));
             },
             std::forward<Token>(token));
     }
@@ -205,7 +205,7 @@ public:
                               Token&& token) {
         return initiate<std::vector<batch_element<get_into_result>>>(
             [this, items = std::move(items), options](operation o, auto done) mutable {
-                begin_get_into_batch(o, std::move(items), options, std::move(done));
+                begin_get_into_batch(o, items, options, std::move(done));
             },
             std::forward<Token>(token));
     }
@@ -325,11 +325,11 @@ private:
                         callback<get_into_result>);
     template <class R>
     using batch_callback = callback<std::vector<batch_element<R>>>;
-    void begin_get_batch(operation, std::vector<get_item>, const batch_options&,
+    void begin_get_batch(operation, const std::vector<get_item>&, const batch_options&,
                          batch_callback<get_result>);
-    void begin_get_pinned_batch(operation, std::vector<get_item>, const batch_options&,
+    void begin_get_pinned_batch(operation, const std::vector<get_item>&, const batch_options&,
                                 batch_callback<get_pinned_result>);
-    void begin_get_into_batch(operation, std::vector<get_into_item>, const batch_options&,
+    void begin_get_into_batch(operation, const std::vector<get_into_item>&, const batch_options&,
                               batch_callback<get_into_result>);
     void begin_metadata(operation, const url&, const call_options&, callback<slot_metadata>);
     void begin_add_reference(operation, const url&, const call_options&, callback<std::uint32_t>);

@@ -57,7 +57,8 @@ void node::impl::begin_batch(operation op, const std::vector<Item>& items, const
     for (const auto& i : items) {
         std::span<std::byte> into;
         if constexpr (requires { i.destination; }) into = i.destination;
-        const get_options each{i.range.offset, i.range.length, o.deadline, o.policy};
+        get_options each{i.range.offset, i.range.length, o.deadline, o.policy};
+        each.checksum = o.checksum;
         gets.push_back(
             {i.from.address, i.from.handle.owner, request_for(i.from, each, kind, into)});
     }
@@ -70,18 +71,18 @@ void node::impl::begin_batch(operation op, const std::vector<Item>& items, const
     });
 }
 
-void node::begin_get_batch(operation o, std::vector<get_item> items, const batch_options& options,
-                           batch_callback<get_result> done) {
+void node::begin_get_batch(operation o, const std::vector<get_item>& items,
+                           const batch_options& options, batch_callback<get_result> done) {
     impl_->begin_batch(o, items, options, destination_kind::owned, std::move(done));
 }
 
-void node::begin_get_pinned_batch(operation o, std::vector<get_item> items,
+void node::begin_get_pinned_batch(operation o, const std::vector<get_item>& items,
                                   const batch_options& options,
                                   batch_callback<get_pinned_result> done) {
     impl_->begin_batch(o, items, options, destination_kind::pinned, std::move(done));
 }
 
-void node::begin_get_into_batch(operation o, std::vector<get_into_item> items,
+void node::begin_get_into_batch(operation o, const std::vector<get_into_item>& items,
                                 const batch_options& options,
                                 batch_callback<get_into_result> done) {
     impl_->begin_batch(o, items, options, destination_kind::into, std::move(done));

@@ -99,7 +99,7 @@ void node_core::close_all() {
     for (auto& connection : open) connection->close("the owner shuts down");
 }
 
-void node_core::unregister(region_table::region r, time_point deadline,
+void node_core::unregister(const region_table::region& r, time_point deadline,
                            unique_function<void()> timed_out) {
     consumer_.regions().remove(*r);
     owner_.withdraw(*r);

@@ -44,7 +44,8 @@ public:
     /// Gates new use of a region at once: no get finds it, and its slots are gone for all but those
     /// who hold leases. What still uses it at `deadline` is told by `timed_out` and made to end:
     /// leases are revoked, gets abandoned. Whoever holds it last hears when that is over.
-    void unregister(region_table::region r, time_point deadline, unique_function<void()> timed_out);
+    void unregister(const region_table::region& r, time_point deadline,
+                    unique_function<void()> timed_out);
 
     /// Gate, let leases end until `deadline`, revoke the rest, drain and destroy queue pairs,
     /// close. `done` hears whether everything was proven quiet; if not, the caller leaks what is
