@@ -265,11 +265,11 @@ public:
                                                    const get_options& options = {},
                                                    quiet* still_written = nullptr);
     [[nodiscard]] std::vector<batch_element<get_result>> get_batch(
-        std::vector<get_item> items, const batch_options& options = {});
+        const std::vector<get_item>& items, const batch_options& options = {});
     [[nodiscard]] std::vector<batch_element<get_pinned_result>> get_pinned_batch(
-        std::vector<get_item> items, const batch_options& options = {});
+        const std::vector<get_item>& items, const batch_options& options = {});
     [[nodiscard]] std::vector<batch_element<get_into_result>> get_into_batch(
-        std::vector<get_into_item> items, const batch_options& options = {});
+        const std::vector<get_into_item>& items, const batch_options& options = {});
     [[nodiscard]] result<slot_metadata> metadata(const url& of, const call_options& options = {});
     result<std::uint32_t> add_reference(const url& of, const call_options& options = {});
     result<std::uint32_t> release(const url& of, const call_options& options = {});

@@ -103,25 +103,22 @@ std::vector<batch_element<R>> all_of(Begin begin) {
 
 }  // namespace
 
-std::vector<batch_element<get_result>> node::get_batch(std::vector<get_item> items,
+std::vector<batch_element<get_result>> node::get_batch(const std::vector<get_item>& items,
                                                        const batch_options& o) {
-    return all_of<get_result>([&](auto done) {
-        begin_get_batch(next_operation(), std::move(items), o, std::move(done));
-    });
+    return all_of<get_result>(
+        [&](auto done) { begin_get_batch(next_operation(), items, o, std::move(done)); });
 }
 
-std::vector<batch_element<get_pinned_result>> node::get_pinned_batch(std::vector<get_item> items,
-                                                                     const batch_options& o) {
-    return all_of<get_pinned_result>([&](auto done) {
-        begin_get_pinned_batch(next_operation(), std::move(items), o, std::move(done));
-    });
+std::vector<batch_element<get_pinned_result>> node::get_pinned_batch(
+    const std::vector<get_item>& items, const batch_options& o) {
+    return all_of<get_pinned_result>(
+        [&](auto done) { begin_get_pinned_batch(next_operation(), items, o, std::move(done)); });
 }
 
-std::vector<batch_element<get_into_result>> node::get_into_batch(std::vector<get_into_item> items,
-                                                                 const batch_options& o) {
-    return all_of<get_into_result>([&](auto done) {
-        begin_get_into_batch(next_operation(), std::move(items), o, std::move(done));
-    });
+std::vector<batch_element<get_into_result>> node::get_into_batch(
+    const std::vector<get_into_item>& items, const batch_options& o) {
+    return all_of<get_into_result>(
+        [&](auto done) { begin_get_into_batch(next_operation(), items, o, std::move(done)); });
 }
 
 }  // namespace rvget

@@ -81,12 +81,12 @@ unregistration region::unregister(std::optional<std::chrono::milliseconds> timeo
         auto& core = *n->core;
         core.consumer().regions().remove(*memory);  // at once; the rest on the strand
         const auto deadline = n->deadline_of(timeout);
-        n->runtime->post([&core, deadline, over = std::weak_ptr(impl_->over),
-                          memory = std::move(memory)]() mutable {
-            core.unregister(std::move(memory), deadline, [over] {
-                if (const auto o = over.lock()) o->timed_out = true;
+        n->runtime->post(
+            [&core, deadline, over = std::weak_ptr(impl_->over), memory = std::move(memory)] {
+                core.unregister(memory, deadline, [over] {
+                    if (const auto o = over.lock()) o->timed_out = true;
+                });
             });
-        });
     }
     // What still uses it holds it; the last one deregisters and resolves this.
     return unregistration(impl_->over);
