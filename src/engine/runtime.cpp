@@ -157,18 +157,22 @@ public:
     }
     void await_readable(std::shared_ptr<readiness_listener> listener) override {
         stream_.async_wait(stream::wait_read,
-                           [loop = loop_, l = std::move(listener)](error_code ec) {
-                               if (ec != asio::error::operation_aborted) {
-                                   loop->turn([&] { l->readable(); });
-                               }
+                           [loop = loop_, l = std::move(listener)](error_code ec) mutable {
+                               loop->turn([&] {
+                                   // Let go of inside the turn: this may be the last to hold it.
+                                   const auto held = std::move(l);
+                                   if (ec != asio::error::operation_aborted) held->readable();
+                               });
                            });
     }
     void await_writable(std::shared_ptr<readiness_listener> listener) override {
         stream_.async_wait(stream::wait_write,
-                           [loop = loop_, l = std::move(listener)](error_code ec) {
-                               if (ec != asio::error::operation_aborted) {
-                                   loop->turn([&] { l->writable(); });
-                               }
+                           [loop = loop_, l = std::move(listener)](error_code ec) mutable {
+                               loop->turn([&] {
+                                   // Let go of inside the turn: this may be the last to hold it.
+                                   const auto held = std::move(l);
+                                   if (ec != asio::error::operation_aborted) held->writable();
+                               });
                            });
     }
 
