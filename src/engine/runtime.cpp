@@ -156,28 +156,27 @@ public:
         return const_cast<stream&>(stream_).native_handle();  // not const in Asio
     }
     void await_readable(std::shared_ptr<readiness_listener> listener) override {
-        stream_.async_wait(stream::wait_read,
-                           [loop = loop_, l = std::move(listener)](error_code ec) mutable {
-                               loop->turn([&] {
-                                   // Let go of inside the turn: this may be the last to hold it.
-                                   const auto held = std::move(l);
-                                   if (ec != asio::error::operation_aborted) held->readable();
-                               });
-                           });
+        await(stream::wait_read, std::move(listener), &readiness_listener::readable);
     }
     void await_writable(std::shared_ptr<readiness_listener> listener) override {
-        stream_.async_wait(stream::wait_write,
-                           [loop = loop_, l = std::move(listener)](error_code ec) mutable {
-                               loop->turn([&] {
-                                   // Let go of inside the turn: this may be the last to hold it.
-                                   const auto held = std::move(l);
-                                   if (ec != asio::error::operation_aborted) held->writable();
-                               });
-                           });
+        await(stream::wait_write, std::move(listener), &readiness_listener::writable);
     }
 
 private:
     using stream = asio::posix::basic_stream_descriptor<strand>;
+
+    void await(stream::wait_type what, std::shared_ptr<readiness_listener> listener,
+               void (readiness_listener::*ready)()) {
+        stream_.async_wait(what,
+                           [loop = loop_, l = std::move(listener), ready](error_code ec) mutable {
+                               loop->turn([&] {
+                                   // Let go of inside the turn: this may be the last to hold it.
+                                   const auto held = std::move(l);
+                                   if (ec != asio::error::operation_aborted) ((*held).*ready)();
+                               });
+                           });
+    }
+
     std::shared_ptr<asio_loop> loop_;
     stream stream_;
 };
