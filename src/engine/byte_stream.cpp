@@ -5,15 +5,22 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "engine/system_call.hpp"
+
 namespace rvget::engine {
 namespace {
 
 using state = byte_stream::state;
 
 byte_stream::outcome broken(int error) {
-    return {0,
-            state::broken,
-            {connection_errc::lost, error_code(error, boost::system::system_category()).message()}};
+    return {0, state::broken, {connection_errc::lost, system_text(error)}};
+}
+
+msghdr message_of(std::span<const iovec> pieces) {
+    msghdr m{};
+    m.msg_iov = const_cast<iovec*>(pieces.data());
+    m.msg_iovlen = pieces.size();
+    return m;
 }
 
 class plain_stream final : public byte_stream {
@@ -21,26 +28,17 @@ public:
     explicit plain_stream(int fd) : fd_(fd) {}
 
     outcome read(std::span<const iovec> into) override {
-        msghdr message{};
-        message.msg_iov = const_cast<iovec*>(into.data());
-        message.msg_iovlen = into.size();
-        ssize_t got = 0;
-        do {
-            got = ::recvmsg(fd_, &message, MSG_DONTWAIT);
-        } while (got < 0 && errno == EINTR);
+        auto message = message_of(into);
+        const auto got = uninterrupted([&] { return ::recvmsg(fd_, &message, MSG_DONTWAIT); });
         if (got > 0) return {static_cast<std::size_t>(got), state::flowing};
         if (got == 0) return {0, state::ended};
         return errno == EAGAIN ? outcome{0, state::await_readable} : broken(errno);
     }
 
     outcome write(std::span<const iovec> from) override {
-        msghdr message{};
-        message.msg_iov = const_cast<iovec*>(from.data());
-        message.msg_iovlen = from.size();
-        ssize_t sent = 0;
-        do {
-            sent = ::sendmsg(fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        } while (sent < 0 && errno == EINTR);
+        auto message = message_of(from);
+        const auto sent =
+            uninterrupted([&] { return ::sendmsg(fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT); });
         if (sent >= 0) return {static_cast<std::size_t>(sent), state::flowing};
         return errno == EAGAIN ? outcome{0, state::await_writable} : broken(errno);
     }

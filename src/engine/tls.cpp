@@ -16,6 +16,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "engine/system_call.hpp"
+
 namespace rvget::engine {
 namespace {
 
@@ -33,10 +35,6 @@ struct deleter {
 using ssl_context_ptr = std::unique_ptr<SSL_CTX, deleter<::SSL_CTX_free>>;
 using ssl_ptr = std::unique_ptr<SSL, deleter<::SSL_free>>;
 using bio_method_ptr = std::unique_ptr<BIO_METHOD, deleter<::BIO_meth_free>>;
-
-std::string system_text(int error) {
-    return error_code(error, boost::system::system_category()).message();
-}
 
 /// What OpenSSL says of the last call that failed, as far as people can use it.
 std::string library_text() {
@@ -71,37 +69,28 @@ struct socket_below {
 
 socket_below& below(BIO* bio) { return *static_cast<socket_below*>(::BIO_get_data(bio)); }
 
-int write_below(BIO* bio, const char* from, std::size_t bytes, std::size_t* written) {
-    auto& socket = below(bio);
+/// Tells OpenSSL of a call that returned `n`, to be repeated in `direction` where it has to wait.
+int moved(BIO* bio, ssize_t n, int direction, std::size_t* bytes) {
     BIO_clear_retry_flags(bio);
-    ssize_t n = 0;
-    do {
-        n = ::send(socket.fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (n < 0 && errno == EINTR);
     if (n < 0 && errno == EAGAIN) {
-        BIO_set_retry_write(bio);
+        BIO_set_flags(bio, direction | BIO_FLAGS_SHOULD_RETRY);
     } else if (n < 0) {
-        socket.error = errno;
+        below(bio).error = errno;
     }
-    *written = static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+    *bytes = static_cast<std::size_t>(std::max<ssize_t>(n, 0));
     return n > 0 ? 1 : 0;
 }
 
+int write_below(BIO* bio, const char* from, std::size_t bytes, std::size_t* written) {
+    const auto n = uninterrupted(
+        [&] { return ::send(below(bio).fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); });
+    return moved(bio, n, BIO_FLAGS_WRITE, written);
+}
+
 int read_below(BIO* bio, char* into, std::size_t bytes, std::size_t* got) {
-    auto& socket = below(bio);
-    BIO_clear_retry_flags(bio);
-    ssize_t n = 0;
-    do {
-        n = ::recv(socket.fd, into, bytes, MSG_DONTWAIT);
-    } while (n < 0 && errno == EINTR);
-    if (n < 0 && errno == EAGAIN) {
-        BIO_set_retry_read(bio);
-    } else if (n < 0) {
-        socket.error = errno;
-    }
-    socket.ended = n == 0;
-    *got = static_cast<std::size_t>(std::max<ssize_t>(n, 0));
-    return n > 0 ? 1 : 0;
+    const auto n = uninterrupted([&] { return ::recv(below(bio).fd, into, bytes, MSG_DONTWAIT); });
+    below(bio).ended = n == 0;
+    return moved(bio, n, BIO_FLAGS_READ, got);
 }
 
 long control_below(BIO* bio, int command, long, void*) {
