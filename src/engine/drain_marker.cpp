@@ -8,8 +8,9 @@ bool post_drain_marker(services& s, fabric::queue_pair& queue_pair, std::uint64_
                        const std::string& lane) {
     if (auto r = queue_pair.post_marker(id); !r) {
         ++s.stats.lanes_leaked;
-        log(log_level::error, lane + " action=leak cause=\"cannot prove the queue pair quiet: " +
-                                  r.error().message() + "\"");
+        log(log_level::error,
+            lane + " action=leak cause=" +
+                quoted("cannot prove the queue pair quiet: " + r.error().message()));
         return false;
     }
     s.rdma.posted(1);

@@ -329,7 +329,7 @@ void read_lane::fail(reason why, const failure& f, scope s) {
     if (!retiring_) {
         ++s_.stats.lanes_failed;
         log(log_level::warning, "lane=" + std::to_string(generation_) + " state=failed reason=" +
-                                    std::string(to_string(why)) + " cause=\"" + f.message() + "\"");
+                                    std::string(to_string(why)) + " cause=" + quoted(f.message()));
     }
     if (on_failed_) std::exchange(on_failed_, nullptr)(why, failure_);
     if (planted(bug::jobs_end_before_drain))
@@ -344,7 +344,7 @@ void read_lane::start_draining() {
     }
     if (auto r = queue_pair_->to_error(); !r)
         log(log_level::warning, "lane=" + std::to_string(generation_) +
-                                    " action=to_error cause=\"" + r.error().message() + "\"");
+                                    " action=to_error cause=" + quoted(r.error().message()));
     if (posted_.empty() || planted(bug::drained_without_marker)) {
         drained();
         return;

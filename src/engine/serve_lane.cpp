@@ -116,8 +116,8 @@ void serve_lane::wired(wiring& w, const failure& f) {
 void serve_lane::note_failed(const failure& why) {
     status_ = lane_status::failed;
     error_ = why;
-    log(log_level::warning, "serve_lane=" + std::to_string(generation_) + " state=failed cause=\"" +
-                                why.message() + "\"");
+    log(log_level::warning, "serve_lane=" + std::to_string(generation_) +
+                                " state=failed cause=" + quoted(why.message()));
 }
 
 void serve_lane::settle(const failure& f) {
