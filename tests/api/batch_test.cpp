@@ -105,9 +105,7 @@ BOOST_AUTO_TEST_CASE(contract_2_4_batch_has_a_policy_of_its_own) {
 }
 
 BOOST_AUTO_TEST_CASE(contract_2_2_batch_parks_each_destination_that_a_nic_may_still_write) {
-    node_options o;
-    o.lease_keys = lease_key_choice::fence;  // nothing to bind while DMA is held
-    sim_nodes n(o);
+    sim_nodes n(with_keys(lease_key_choice::fence));  // nothing to bind while DMA is held
     n.warm_up();
     const auto from = n.stage(medium);
     std::vector<std::byte> memory(2 * medium);

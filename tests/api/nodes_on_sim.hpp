@@ -44,6 +44,12 @@ inline node_options short_lived() {
     return o;
 }
 
+inline node_options with_keys(lease_key_choice keys) {
+    node_options o;
+    o.lease_keys = keys;
+    return o;
+}
+
 struct sim_nodes {
     explicit sim_nodes(node_options owner_options = {}, node_options consumer_options = {}) {
         net.run_in_background(true);

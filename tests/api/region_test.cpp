@@ -24,12 +24,6 @@ constexpr std::size_t skipped = 100;  ///< before the staged part of a region
 constexpr lease_key_choice every_mode[] = {lease_key_choice::window, lease_key_choice::exact,
                                            lease_key_choice::fence};
 
-node_options with_keys(lease_key_choice keys) {
-    node_options o;
-    o.lease_keys = keys;
-    return o;
-}
-
 /// An owner that has registered memory, `medium` bytes of the pattern in it.
 struct region_nodes : sim_nodes {
     explicit region_nodes(const node_options& owner_options = {},
@@ -49,6 +43,21 @@ struct region_nodes : sim_nodes {
 
     std::vector<std::byte> memory = std::vector<std::byte>(skipped + medium + 1, std::byte{0xee});
     std::optional<region> registered;
+};
+
+/// A get from there into a region of the consumer's, whose READ is posted and held back.
+struct held_get : region_nodes {
+    held_get() : region_nodes(with_keys(lease_key_choice::fence)) {  // a window would want binding
+        warm_up();
+        const auto from = stage_there();
+        hold_dma();
+        got = get_into(*consumer, from, destination);
+        await_dma(destination);
+    }
+
+    std::vector<std::byte> destination = std::vector<std::byte>(medium);
+    region there = consumer->register_region(destination).value();
+    std::future<into_answer> got;
 };
 
 template <class Condition>
@@ -223,24 +232,16 @@ BOOST_FIXTURE_TEST_CASE(
     check_pattern(destination);
 }
 
-BOOST_AUTO_TEST_CASE(contract_5_3_unregister_waits_for_a_lease_and_says_drained) {
-    region_nodes n(with_keys(lease_key_choice::fence));  // nothing to bind while DMA is held
-    n.warm_up();
-    const auto from = n.stage_there();
-    std::vector<std::byte> destination(medium);
-    auto there = n.consumer->register_region(destination).value();
-    n.hold_dma();
-    auto got = get_into(*n.consumer, from, destination);
-    n.await_dma(destination);
-    const auto over = n.registered->unregister(patience);
-    BOOST_TEST(n.owner->statistics().leases_active == 1u);
+BOOST_FIXTURE_TEST_CASE(contract_5_3_unregister_waits_for_a_lease_and_says_drained, held_get) {
+    const auto over = registered->unregister(patience);
+    BOOST_TEST(owner->statistics().leases_active == 1u);
     BOOST_TEST(!over.resolved());
     BOOST_TEST(!over.outcome().has_value());
-    n.release_dma();
+    release_dma();
     check_outcome(over, unregister_outcome::drained);
     BOOST_TEST(!got.get().code);
     check_pattern(destination);
-    BOOST_TEST(n.owner->statistics().leases_expired == 0u);
+    BOOST_TEST(owner->statistics().leases_expired == 0u);
     BOOST_TEST(there.unregister().wait_for(patience));
 }
 
@@ -268,25 +269,17 @@ BOOST_AUTO_TEST_CASE(contract_5_3_unregister_that_timed_out_has_revoked_the_leas
     }
 }
 
-BOOST_AUTO_TEST_CASE(contract_5_3_unregister_under_a_get_waits_and_then_ends_it) {
-    region_nodes n(with_keys(lease_key_choice::fence));
-    n.warm_up();
-    const auto from = n.stage_there();
-    std::vector<std::byte> destination(medium);
-    auto there = n.consumer->register_region(destination).value();
-    n.hold_dma();
-    auto got = get_into(*n.consumer, from, destination);
-    n.await_dma(destination);
+BOOST_FIXTURE_TEST_CASE(contract_5_3_unregister_under_a_get_waits_and_then_ends_it, held_get) {
     const auto over = there.unregister(1ms);
     const auto answer = got.get();
     BOOST_TEST(answer.code == make_error_code(request_errc::cancelled));
     BOOST_TEST(answer.result.report.detail.find("unregistered") != std::string::npos);
     BOOST_TEST(!answer.result.quiet.resolved());
     BOOST_TEST(!over.resolved());  // whatever the time: the NIC may still write
-    n.release_dma();
+    release_dma();
     check_outcome(over, unregister_outcome::timed_out);
     BOOST_TEST(answer.result.quiet.resolved());
-    BOOST_TEST(!n.net.dma_pending_into(destination));
+    BOOST_TEST(!net.dma_pending_into(destination));
 }
 
 BOOST_AUTO_TEST_CASE(contract_2_2_destination_is_buffer_busy_for_other_use_until_it_is_quiet) {

@@ -25,15 +25,9 @@
 namespace rvget::test {
 namespace {
 
-node_options with_shared_keys() {
-    node_options o;
-    o.lease_keys = lease_key_choice::fence;
-    return o;
-}
-
 /// Grants leases while no NIC moves: a window would have to be bound first.
 struct held_back_nodes : sim_nodes {
-    held_back_nodes() : sim_nodes(with_shared_keys()) {}
+    held_back_nodes() : sim_nodes(with_keys(lease_key_choice::fence)) {}
 };
 
 /// Whether its metrics have this line.
@@ -413,9 +407,7 @@ BOOST_FIXTURE_TEST_CASE(contract_9_2_failed_read_under_require_is_an_error, sim_
 /// Of gets side by side one is refused its READ, whose queue pair takes the others' down with it.
 void refuse_one_of_many(lease_key_choice keys, path_policy policy) {
     constexpr std::size_t gets = 50;
-    node_options of_owner;
-    of_owner.lease_keys = keys;
-    sim_nodes n(of_owner);
+    sim_nodes n(with_keys(keys));
     n.warm_up();
     const auto from = n.stage(medium);
     n.plan->fail_read(n.plan->reads() + 10, fabric::completion_status::remote_access);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <future>
+#include <initializer_list>
 #include <memory>
 #include <random>
 #include <span>
@@ -118,6 +119,24 @@ struct frame_bytes {
     bool to_destination = false;
     friend bool operator==(const frame_bytes&, const frame_bytes&) = default;
 };
+
+/// Each head with each payload, in no order; the first byte of the head decides who provides the
+/// payload's memory.
+inline std::vector<frame_bytes> frames_of_sizes(std::initializer_list<std::size_t> heads,
+                                                std::initializer_list<std::size_t> payloads) {
+    std::vector<frame_bytes> out;
+    std::uint32_t seed = 0;
+    for (const auto head : heads)
+        for (const auto payload : payloads)
+            for (const bool destination : {false, true}) {
+                frame_bytes f{random_bytes(head, ++seed), random_bytes(payload, ++seed),
+                              destination && payload > 0};
+                f.head.front() = std::byte{destination ? std::uint8_t{1} : std::uint8_t{0}};
+                out.push_back(std::move(f));
+            }
+    std::shuffle(out.begin(), out.end(), std::minstd_rand(7));
+    return out;
+}
 
 inline bytes on_the_wire(const frame_bytes& f) {
     const auto prefix = wire::encode_prefix(

@@ -11,23 +11,10 @@ namespace {
 
 using engine::control_link;
 
-/// Frames whose heads and payloads have the sizes at which buffers begin and end; the first byte of
-/// the head decides who provides the payload's memory.
+/// The sizes at which buffers begin and end.
 std::vector<frame_bytes> frames_of_all_sizes() {
-    std::vector<frame_bytes> out;
-    std::uint32_t seed = 0;
-    for (const std::size_t head : {1, 20, 4088, 65535, 65536}) {
-        for (const std::size_t payload : {0, 1, 7, 4095, 4096, 4097, 65536, 131080, 1 << 20}) {
-            for (const bool destination : {false, true}) {
-                frame_bytes f{random_bytes(head, ++seed), random_bytes(payload, ++seed),
-                              destination && payload > 0};
-                f.head.front() = std::byte{destination ? std::uint8_t{1} : std::uint8_t{0}};
-                out.push_back(std::move(f));
-            }
-        }
-    }
-    std::shuffle(out.begin(), out.end(), std::minstd_rand(7));
-    return out;
+    return frames_of_sizes({1, 20, 4088, 65535, 65536},
+                           {0, 1, 7, 4095, 4096, 4097, 65536, 131080, 1 << 20});
 }
 
 struct link_fixture {

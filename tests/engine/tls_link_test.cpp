@@ -60,19 +60,10 @@ struct tls_pair : own_certificate {
     std::shared_ptr<recorder> their_events = std::make_shared<recorder>();
 };
 
+/// The sizes at which records begin and end.
 std::vector<frame_bytes> frames_of_many_sizes() {
-    std::vector<frame_bytes> out;
-    std::uint32_t seed = 0;
-    for (const std::size_t head : {1, 20, 16375, 16376, 65536})
-        for (const std::size_t payload : {0, 1, 4096, 16383, 16384, 16385, 131080, 1 << 20})
-            for (const bool destination : {false, true}) {
-                frame_bytes f{random_bytes(head, ++seed), random_bytes(payload, ++seed),
-                              destination && payload > 0};
-                f.head.front() = std::byte{destination ? std::uint8_t{1} : std::uint8_t{0}};
-                out.push_back(std::move(f));
-            }
-    std::shuffle(out.begin(), out.end(), std::minstd_rand(7));
-    return out;
+    return frames_of_sizes({1, 20, 16375, 16376, 65536},
+                           {0, 1, 4096, 16383, 16384, 16385, 131080, 1 << 20});
 }
 
 BOOST_FIXTURE_TEST_SUITE(tls_link, tls_pair)
