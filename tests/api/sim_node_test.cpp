@@ -806,6 +806,7 @@ void new_key_for_a_lease(lease_key_choice keys) {
     BOOST_REQUIRE(a.lanes_down.size() == 1u);
     BOOST_TEST(a.lanes_down.front().generation == 1u);
     BOOST_TEST(!renew(a, leased.lease, 1).granted);
+    BOOST_TEST(!renew(a, leased.lease, 2).granted);  // the one that it has by now
     // With a shared key it is the new lane that has to go when the lease is abandoned.
     if (shared) {
         a.await_lane_down();
