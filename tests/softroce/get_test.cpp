@@ -1,6 +1,9 @@
 // The rendezvous over a real queue pair, against an owner in another process or on another host.
 // Every byte of every get is compared. See owner_host for the other side.
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -235,6 +238,57 @@ BOOST_AUTO_TEST_CASE(get_of_ranges_at_both_ends_and_past_the_end) {
     }
     const auto past = n.get(from, {.offset = medium + 1});
     BOOST_CHECK(past.has_error() && past.error().code == request_errc::out_of_range);
+}
+
+BOOST_AUTO_TEST_CASE(contract_1_3_region_of_the_owner_is_read_in_place_by_batches_too) {
+    owner.start("--region");
+    auto& n = start();
+    BOOST_REQUIRE_MESSAGE(n.rdma().usable, n.rdma().detail);
+    std::vector<get_item> items;
+    for (const auto& [size, from] : owner.urls) items.push_back({from});
+    const auto owned = n.get_batch(items, {.deadline = 60s});
+    const auto pinned = n.get_pinned_batch(items, {.deadline = 60s});
+    auto at = owned.begin();
+    auto pinned_at = pinned.begin();
+    for (const auto& [size, from] : owner.urls) {
+        BOOST_TEST_CONTEXT("size " << size) {
+            BOOST_REQUIRE_MESSAGE(!at->error.code, at->error.message());
+            BOOST_REQUIRE_MESSAGE(!pinned_at->error.code, pinned_at->error.message());
+            BOOST_CHECK_EQUAL(at->value.report.path, expected_path(size));
+            BOOST_CHECK_EQUAL(at->value.data.size(), size);
+            check_bytes((at++)->value.data.bytes());
+            check_bytes((pinned_at++)->value.data.bytes());
+        }
+    }
+    // Many ranges of one handle, each into its place in a region.
+    constexpr std::uint64_t part = 70'000;
+    auto registered = n.register_region(memory).value();
+    std::vector<get_into_item> ranges;
+    for (std::uint64_t offset = 0; offset < medium; offset += part)
+        ranges.push_back({owner.urls.at(medium),
+                          memory.subspan(offset, std::min(part, medium - offset)),
+                          {offset, part}});
+    std::fill(memory.begin(), memory.end(), std::byte{0xee});
+    for (const auto& e : n.get_into_batch(ranges, {.deadline = 60s})) {
+        BOOST_REQUIRE_MESSAGE(!e.error.code, e.error.message());
+        if (e.value.bytes == part) BOOST_CHECK_EQUAL(e.value.report.path, path::rdma);
+    }
+    check_bytes(memory.first(medium));
+    const auto over = registered.unregister();
+    BOOST_CHECK(over.wait_for(10s));
+    BOOST_CHECK(over.outcome() == unregister_outcome::drained);
+}
+
+BOOST_AUTO_TEST_CASE(contract_5_3_dmabuf_is_not_supported_by_soft_roce) {
+    auto& n = start();
+    BOOST_REQUIRE_MESSAGE(n.rdma().usable, n.rdma().detail);
+    const int file = ::memfd_create("rvget", MFD_CLOEXEC);
+    BOOST_REQUIRE(file >= 0 && ::ftruncate(file, 65536) == 0);
+    const auto refused = n.register_dmabuf(file, 0, 65536);
+    ::close(file);
+    BOOST_REQUIRE(!refused);
+    BOOST_CHECK_MESSAGE(refused.error().code == request_errc::not_supported,
+                        refused.error().message());
 }
 
 BOOST_AUTO_TEST_CASE(read_of_64_mib_while_the_owner_is_stopped_after_its_reply_completes) {

@@ -1,7 +1,9 @@
 // The owner process of the Soft-RoCE suite: stages one payload of each size, publishes the URLs and
 // answers questions through files in the directory that both hosts share.
 //
-//     softroce_owner SHARE [--large] [--rdma-disabled] [--lease-timeout MS]
+//     softroce_owner SHARE [--large] [--region] [--rdma-disabled] [--lease-timeout MS]
+//
+// With --region the payloads lie in memory of its own that it registers.
 
 #include <chrono>
 #include <cstdlib>
@@ -48,8 +50,10 @@ int main(int argc, char** argv) {
     o.wireup_wait = std::chrono::seconds(10);
     std::vector<std::uint64_t> sizes(rvget::test::payload_sizes.begin(),
                                      rvget::test::payload_sizes.end());
+    bool in_region = false;
     for (int i = 2; i < argc; ++i) {
         const std::string a = argv[i];
+        if (a == "--region") in_region = true;
         if (a == "--large") sizes.push_back(rvget::test::large_payload);
         if (a == "--rdma-disabled") o.rdma_disabled = true;
         if (a == "--lease-timeout") o.lease_timeout = std::chrono::milliseconds(atoi(argv[++i]));
@@ -62,11 +66,19 @@ int main(int argc, char** argv) {
     auto& node = started.value();
     std::vector<rvget::handle> handles;
     std::ostringstream urls;
+    std::vector<std::byte> memory(in_region ? sizes.back() : 0);
+    rvget::test::fill_pattern(memory);
+    rvget::region registered;
+    if (in_region) registered = node.register_region(memory).value();
     for (const auto size : sizes) {
-        auto s = node.make_staging(size);
-        if (!s) return 1;
-        rvget::test::fill_pattern(s.value().bytes());
-        handles.push_back(node.stage(std::move(s.value())).value());
+        if (in_region) {
+            handles.push_back(node.stage_region(registered, 0, size).value());
+        } else {
+            auto s = node.make_staging(size);
+            if (!s) return 1;
+            rvget::test::fill_pattern(s.value().bytes());
+            handles.push_back(node.stage(std::move(s.value())).value());
+        }
         urls << size << ' ' << node.url_of(handles.back()).to_string() << '\n';
     }
     publish(share / "urls", urls.str());
@@ -81,8 +93,9 @@ int main(int argc, char** argv) {
             if (std::string(question) == "release")
                 for (const auto& h : handles) static_cast<void>(node.release(h));
             publish(share / (std::string("answer.") + question), statistics_line(node));
-            if (std::string(question) == "quit")
-                return node.shutdown(std::chrono::seconds(5)) ? 0 : 3;
+            if (std::string(question) != "quit") continue;
+            if (in_region && !registered.unregister().wait_for(std::chrono::seconds(5))) return 4;
+            return node.shutdown(std::chrono::seconds(5)) ? 0 : 3;
         }
     }
 }

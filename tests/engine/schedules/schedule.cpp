@@ -42,6 +42,7 @@ operation make_stage(prng& r, std::size_t owners, std::uint8_t slot) {
     o.slot = slot;
     o.bytes = r.of(sizes);
     o.pinned = !r.one_in(5);
+    o.region = r.one_in(4);
     return o;
 }
 
@@ -67,6 +68,14 @@ operation make_get(prng& r, std::size_t owners, std::size_t nodes) {
     return o;
 }
 
+operation make_batch(prng& r, std::size_t owners, std::size_t nodes) {
+    auto o = make_get(r, owners, nodes);
+    o.kind = operation_kind::batch;
+    o.destination = r.one_in(2) ? destination_kind::owned : destination_kind::pinned;
+    o.number = 2 + r.below(4);
+    return o;
+}
+
 operation make_disturbance(prng& r, std::size_t owners, std::size_t nodes) {
     using k = operation_kind;
     constexpr k kinds[] = {k::cut,         k::cut,         k::pause,           k::pause,
@@ -74,7 +83,7 @@ operation make_disturbance(prng& r, std::size_t owners, std::size_t nodes) {
                            k::link_up,     k::fail_wiring, k::refuse_connects, k::accept_connects,
                            k::shut_down,   k::unregister,  k::false_success,   k::false_success,
                            k::refuse_read, k::refuse_read, k::refuse_read,     k::lose_gid,
-                           k::regain_gid};
+                           k::regain_gid,  k::take_back,   k::take_back};
     operation o;
     o.kind = r.of(kinds);
     const auto owner = static_cast<std::uint8_t>(r.below(static_cast<std::uint32_t>(owners)));
@@ -83,6 +92,7 @@ operation make_disturbance(prng& r, std::size_t owners, std::size_t nodes) {
     o.node = consumer;
     o.peer = owner;
     o.buffer = static_cast<std::uint8_t>(r.below(workload::buffers - 1));
+    o.slot = static_cast<std::uint8_t>(r.below(workload::slots));
     const bool of_owner = o.kind == k::refuse_connects || o.kind == k::accept_connects;
     const bool of_either = o.kind == k::link_down || o.kind == k::link_up ||
                            o.kind == k::fail_wiring || o.kind == k::shut_down ||
@@ -154,7 +164,7 @@ schedule make_schedule(std::uint64_t seed) {
         if (i < 2 && trouble != 0 && r.one_in(4)) {
             o = make_disturbance(r, owners, nodes);  // before there is a connection
         } else if (dice < 9) {
-            o = make_get(r, owners, nodes);
+            o = r.one_in(6) ? make_batch(r, owners, nodes) : make_get(r, owners, nodes);
             if (i < 4) o.slot %= staged;
         } else if (dice < 11) {
             o.kind = operation_kind::cancel;

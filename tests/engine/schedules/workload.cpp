@@ -31,21 +31,41 @@ std::string host(std::size_t node) { return "n" + std::to_string(node); }
 }  // namespace
 
 std::string describe(const operation& o) {
-    constexpr const char* names[] = {"stage",           "release",       "get",
-                                     "cancel",          "connect",       "metadata",
-                                     "reference",       "unregister",    "cut",
-                                     "pause",           "resume",        "drop",
-                                     "undrop",          "link down",     "link up",
-                                     "fail wiring",     "false success", "refuse read",
-                                     "lose gid",        "regain gid",    "refuse connects",
-                                     "accept connects", "shut down"};
+    constexpr const char* names[] = {"stage",
+                                     "release",
+                                     "get",
+                                     "batch",
+                                     "cancel",
+                                     "connect",
+                                     "metadata",
+                                     "reference",
+                                     "unregister",
+                                     "take back",
+                                     "cut",
+                                     "pause",
+                                     "resume",
+                                     "drop",
+                                     "undrop",
+                                     "link down",
+                                     "link up",
+                                     "fail wiring",
+                                     "false success",
+                                     "refuse read",
+                                     "lose gid",
+                                     "regain gid",
+                                     "refuse connects",
+                                     "accept connects",
+                                     "shut down"};
     constexpr const char* kinds[] = {"owned", "pinned", "into"};
     std::string text = names[static_cast<std::size_t>(o.kind)];
     text += " n" + std::to_string(o.node);
     switch (o.kind) {
         case operation_kind::stage:
             return text + " slot " + std::to_string(o.slot) + ", " + std::to_string(o.bytes) +
-                   " bytes" + (o.pinned ? ", pinned" : "");
+                   " bytes" + (o.region ? ", in a region" : (o.pinned ? ", pinned" : ""));
+        case operation_kind::batch:
+            text += " " + std::to_string(o.number) + " from";
+            [[fallthrough]];
         case operation_kind::get:
             text += " slot " + std::to_string(o.slot) + ", " +
                     kinds[static_cast<std::size_t>(o.destination)];
@@ -113,6 +133,8 @@ void workload::run(const operation& o) {
             return release(o.slot);
         case operation_kind::get:
             return get(o);
+        case operation_kind::batch:
+            return batch(o);
         case operation_kind::cancel:
             return cancel(o);
         case operation_kind::connect:
@@ -138,7 +160,10 @@ void workload::stage(const operation& o) {
     auto memory = std::make_unique<engine::slot_memory>();
     std::span<std::byte> bytes;
     auto& rdma = *world_.rdma(o.node);
-    if (o.pinned && o.bytes != 0 && rdma.usable()) {
+    if (o.region && o.bytes != 0 && rdma.usable()) {
+        bytes = stage_in_region(o, *memory, s);
+        if (bytes.empty()) return;  // it fails, and there is no slot
+    } else if (o.pinned && o.bytes != 0 && rdma.usable()) {
         auto block = rdma.memory().allocate(o.bytes);
         if (!block && block.error().why == reason::pool_exhausted &&
             rdma.memory().grow_for(o.bytes))
@@ -170,6 +195,27 @@ void workload::stage(const operation& o) {
         release(o.slot);  // somebody else may have staged there meanwhile
         current_[o.slot] = index;
     });
+}
+
+std::span<std::byte> workload::stage_in_region(const operation& o, engine::slot_memory& memory,
+                                               slot_record& s) {
+    auto& rdma = *world_.rdma(o.node);
+    auto& device = *rdma.device();
+    auto& bytes = shelves_.emplace_back(o.bytes);
+    auto registered = device.register_memory(bytes, rdma.local_rights());
+    if (!registered) return {};
+    const std::shared_ptr<fabric::memory_region> region = std::move(registered.value());
+    if (rdma.lease_keys() == wire::lease_mode::fence) {
+        auto opened = device.register_memory(bytes, fabric::access::remote_read);
+        if (!opened) return {};
+        memory.remote_key = opened.value()->remote_key();
+        memory.shared_key = std::move(opened.value());
+    }
+    s.region = region;
+    memory.region = region;
+    memory.pinned = s.pinned = true;
+    world_.core(o.node)->consumer().regions().add(region);
+    return bytes;
 }
 
 void workload::release(std::uint8_t slot) {
@@ -224,17 +270,55 @@ void workload::launch(std::size_t index) {
             b.state = buffer_state::filling;
         }
     }
+    world_.core(o.node)->consumer().get(
+        sim_network::endpoint_of(slot.owner), ids_[slot.owner], request_of(c),
+        [this, index](engine::transfer_answer a) { answered(index, std::move(a)); }, index);
+}
+
+engine::transfer_request workload::request_of(const call& c) const {
+    const auto& o = c.what;
     engine::transfer_request r;
-    r.slot = slot.id;
+    r.slot = all_slots_[c.slot].id;
     r.offset = o.offset;
     r.length = o.length == 0 ? wire::whole_length : o.length;
     r.policy = o.policy;
     r.deadline = c.deadline;
     r.kind = o.destination;
     r.into = c.into;
-    world_.core(o.node)->consumer().get(
-        sim_network::endpoint_of(slot.owner), ids_[slot.owner], r,
-        [this, index](engine::transfer_answer a) { answered(index, std::move(a)); }, index);
+    return r;
+}
+
+void workload::batch(const operation& o) {
+    if (world_.gone(o.node)) return;
+    const auto first = calls_.size();
+    call c;
+    c.what = o;
+    c.batch = next_ask_--;
+    c.begun = world_.now();
+    c.deadline = c.begun + std::chrono::milliseconds(o.milliseconds);
+    for (std::uint32_t i = 0; i < o.number; ++i) {
+        const auto& at = current_[(o.slot + i) % slots];
+        if (!at) continue;
+        c.slot = *at;
+        calls_.push_back(c);
+    }
+    world_.env(o.node).post([this, first, end = calls_.size(), c] {
+        std::vector<engine::get_batch::item> items;
+        for (auto i = first; i < end; ++i) {
+            calls_[i].launched = true;
+            const auto owner = all_slots_[calls_[i].slot].owner;
+            items.push_back({sim_network::endpoint_of(owner), ids_[owner], request_of(calls_[i])});
+        }
+        world_.core(c.what.node)
+            ->consumer()
+            .get_all(
+                std::move(items), c.deadline,
+                [this, first, end](std::vector<engine::transfer_answer> all) {
+                    if (all.size() != end - first) return fail("a batch lost an answer");
+                    for (auto i = first; i < end; ++i) answered(i, std::move(all[i - first]));
+                },
+                c.batch, first);
+    });
 }
 
 void workload::cancel(const operation& o) {
@@ -245,7 +329,9 @@ void workload::cancel(const operation& o) {
     world_.env(c.what.node).post([this, index] {
         auto& it = calls_[index];
         it.cancelled = true;
-        world_.core(it.what.node)->consumer().cancel(index);
+        if (it.batch != 0)
+            for (auto& other : calls_) other.cancelled |= other.batch == it.batch;
+        world_.core(it.what.node)->consumer().cancel(it.batch != 0 ? it.batch : index);
         if (it.launched && it.answers == 0) fail("a cancelled call was not answered at once");
     });
 }
@@ -339,7 +425,8 @@ bool workload::allowed(const call& c, const error_code& e) const {
     const bool required = o.policy == path_policy::require;
     const auto is = [&](auto code) { return e == make_error_code(code); };
     if (c.expects_busy) return is(request_errc::buffer_busy) || is(node_errc::stopped);
-    if (is(request_errc::cancelled)) return c.cancelled;
+    const bool unregistered = !c.into.empty() && users_[o.node]->parts[o.buffer].unregistered;
+    if (is(request_errc::cancelled)) return c.cancelled || unregistered;
     if (is(request_errc::deadline_exceeded)) {
         // In its natural order, and with nothing in its way, a get takes far less.
         const bool excused = slowed_ || !natural_since_ || *natural_since_ + 250ms > c.deadline;
@@ -411,8 +498,14 @@ void workload::disturb(const operation& o) {
     slowed_ = slowed_ || o.kind == operation_kind::pause || o.kind == operation_kind::shut_down;
     switch (o.kind) {
         case operation_kind::unregister:
-            if (const auto region = users_[o.node]->parts[o.buffer].region.lock())
-                world_.core(o.node)->consumer().regions().remove(*region);
+            users_[o.node]->parts[o.buffer].unregistered = true;
+            unregister(o.node, users_[o.node]->parts[o.buffer].region, o.milliseconds / 16);
+            break;
+        case operation_kind::take_back:
+            if (const auto at = current_[o.slot]; at && !all_slots_[*at].region.expired()) {
+                all_slots_[*at].released = true;
+                unregister(all_slots_[*at].owner, all_slots_[*at].region, o.milliseconds / 16);
+            }
             break;
         case operation_kind::cut:
             world_.net().cut(o.node, o.peer);
@@ -463,6 +556,19 @@ void workload::disturb(const operation& o) {
         default:
             break;
     }
+}
+
+void workload::unregister(std::size_t node, const std::weak_ptr<fabric::memory_region>& region,
+                          std::uint32_t milliseconds) {
+    if (world_.gone(node)) return;
+    const auto deadline = world_.now() + std::chrono::milliseconds(milliseconds);
+    world_.env(node).post([this, node, region, deadline] {
+        if (auto r = region.lock())
+            world_.core(node)->unregister(std::move(r), deadline, [this, node] {
+                // It takes leases away before their time, as in a shutdown.
+                world_.leases().shutting_down(node);
+            });
+    });
 }
 
 // --- The NIC and the memory --------------------------------------------------------------------

@@ -18,11 +18,13 @@ enum class operation_kind : std::uint8_t {
     stage,
     release,
     get,
+    batch,  ///< several gets under one call, from the slots that follow each other
     cancel,
     connect,  ///< without a deadline of its own
     metadata,
     reference,   ///< a consumer adds a reference, and gives it back with the next one
     unregister,  ///< a buffer is no longer a region
+    take_back,   ///< nor is the region that a slot was staged in
     cut,         ///< the control connections between two nodes break
     pause,       ///< a consumer is stopped (SIGSTOP), its NIC is not
     resume,
@@ -50,10 +52,11 @@ struct operation {
     engine::destination_kind destination = engine::destination_kind::owned;
     path_policy policy = path_policy::prefer;
     bool pinned = false;
+    bool region = false;      ///< stage: in memory of the owner's user
     std::uint32_t bytes = 0;  ///< stage: of the slot; get into: of the destination
     std::uint32_t offset = 0;
     std::uint32_t length = 0;  ///< 0: to the end
-    std::uint32_t number = 0;  ///< cancel: which call, counted back from the newest
+    std::uint32_t number = 0;  ///< cancel: which call, counted back from the newest; batch: of gets
     std::uint32_t milliseconds = 0;
 };
 [[nodiscard]] std::string describe(const operation& o);
@@ -95,6 +98,7 @@ private:
         std::span<std::byte> bytes;
         buffer_state state = buffer_state::free;
         std::weak_ptr<fabric::memory_region> region;
+        bool unregistered = false;
     };
     struct slot_record {
         std::size_t owner = 0;
@@ -103,6 +107,7 @@ private:
         std::uint64_t bytes = 0;
         bool pinned = false;
         bool released = false;
+        std::weak_ptr<fabric::memory_region> region{};
     };
     struct source {  ///< the memory of a slot that is not freed yet
         std::span<const std::byte> bytes;
@@ -114,6 +119,7 @@ private:
         std::span<std::byte> into;
         time_point begun;
         time_point deadline;
+        std::uint64_t batch = 0;  ///< the operation that it is part of, if it is part of one
         bool launched = false;
         bool expects_busy = false;
         bool cancelled = false;
@@ -136,8 +142,14 @@ private:
 
     void stage(const operation& o);
     void release(std::uint8_t slot);
+    [[nodiscard]] std::span<std::byte> stage_in_region(const operation& o,
+                                                       engine::slot_memory& memory, slot_record& s);
     void get(const operation& o);
     void launch(std::size_t index);
+    void batch(const operation& o);
+    [[nodiscard]] engine::transfer_request request_of(const call& c) const;
+    void unregister(std::size_t node, const std::weak_ptr<fabric::memory_region>& region,
+                    std::uint32_t milliseconds);
     void cancel(const operation& o);
     void connect(const operation& o);
     void ask(const operation& o);
@@ -162,6 +174,7 @@ private:
     std::array<std::optional<std::size_t>, slots> current_;  ///< what a slot's number means now
     std::vector<source> sources_;
     std::vector<call> calls_;
+    std::deque<std::vector<std::byte>> shelves_;  ///< what was staged where it is
     std::vector<std::unique_ptr<user>> users_;
     std::vector<node_id> ids_;
     std::array<std::size_t, 3> paths_{};
