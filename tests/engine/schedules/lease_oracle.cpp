@@ -148,10 +148,11 @@ void lease_oracle::ends_heard(const link_end& owner, const std::vector<std::uint
         l->end_heard = true;
         const auto& lane = lanes_[{l->connection, l->generation}];
         l->end_heard_first = !l->by_nic || !lane.fenced;
-        // Past its end a lease's own key may be on its way out already, or wait for a lane that is
-        // going anyway; no frame shows it.
+        // Past its end, or while its owner takes leases away, a lease's own key may be on its way
+        // out already, or wait for a lane that is going anyway; no frame shows it.
         const bool own_key = mode_ != wire::lease_mode::fence;
-        l->end_heard_in_time = !l->by_nic || (own_key ? clock_ < l->end : !lane.given_up);
+        l->end_heard_in_time =
+            !l->by_nic || (!ending_[owner.node] && (own_key ? clock_ < l->end : !lane.given_up));
     }
 }
 
@@ -232,8 +233,8 @@ void lease_oracle::check(std::size_t owner, const engine::counters& c) {
             if (!l.end_heard && clock_ >= l.end) lane.fence_due = true;
             ended_with_lane = lane.fenced || lane.given_up || lane.fence_due;
             // How long the proof takes is the NIC's business, but it has begun.
-            if (mode_ == wire::lease_mode::fence && late && !lane.fenced && !lane.given_up &&
-                !over_.contains(l.connection))
+            if (mode_ == wire::lease_mode::fence && late && !(l.end_heard && ending_[owner]) &&
+                !lane.fenced && !lane.given_up && !over_.contains(l.connection))
                 fail("lease " + std::to_string(l.id) +
                      " is past its end by half a timeout and its lane is not fenced");
         }
