@@ -79,10 +79,18 @@ struct node_options {
     /// Off while its files are empty. Together with a secret both are required.
     tls_options tls;
 
-    /// Registered memory: first arena, growth limit, and the budget over all of it.
+    /// Registered memory: first arena, growth limit, and the budget over all of it, whole pages:
+    /// arenas, regions, and the registrations of leases with `exact` keys.
     std::size_t first_arena_bytes = std::size_t{64} << 20;
     std::size_t max_arena_bytes = std::size_t{1} << 30;
     std::size_t registered_budget_bytes = std::size_t{1} << 30;
+    /// How much of it may be on loan for gets into memory that is not registered; more of them are
+    /// pulled in chunks. None: all of it.
+    std::optional<std::size_t> bounce_budget_bytes;
+    /// An arena that nobody has used goes back to the system after one to two of these, as long as
+    /// `warm_floor_bytes` of arenas stay. 0: never before the budget needs its bytes.
+    std::chrono::milliseconds arena_idle_time{60'000};
+    std::size_t warm_floor_bytes = std::size_t{64} << 20;
 
     /// READs outstanding on one queue pair; lowered to what both devices can do.
     std::uint8_t read_depth = 16;
@@ -99,6 +107,8 @@ struct node_options {
     /// oldest of them is closed.
     std::size_t max_handshakes = 256;
     std::size_t max_leases = 65'536;
+    /// As owner: bytes of chunks that wait to be written to their consumers, before `busy`.
+    std::size_t chunk_budget_bytes = std::size_t{1} << 30;
 
     /// How long the reactor polls after the last completion before it sleeps; 0 where the process
     /// may use one CPU only.

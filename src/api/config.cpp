@@ -45,6 +45,8 @@ result<void> node_options::validate() const {
                                       std::pair{"peer_timeout", peer_timeout}})
         if (value < 1ms || value > 24h)
             return wrong(std::string(name) + " is " + ms(value) + " and between 1 ms and a day");
+    if (arena_idle_time < 0ms || arena_idle_time > 24h)
+        return wrong("arena_idle_time is " + ms(arena_idle_time) + " and between 0 and a day");
     if (wireup_wait < 0ms || wireup_wait > 24h)
         return wrong("wireup_wait is " + ms(wireup_wait) + " and between 0 and a day");
     if (spin < 0us || spin > 1h) return wrong("spin is negative or more than an hour");
@@ -63,6 +65,7 @@ result<void> node_options::validate() const {
     if (registered_budget_bytes < first_arena_bytes)
         return wrong("registered_budget_bytes is less than first_arena_bytes");
     if (worker_threads < 1) return wrong("worker_threads is 0");
+    if (chunk_budget_bytes < 1) return wrong("chunk_budget_bytes is 0");
     if (max_consumers < 1 || max_leases < 1) return wrong("max_consumers or max_leases is 0");
     if (max_handshakes < 1) return wrong("max_handshakes is 0");
     if (tls.enabled() &&

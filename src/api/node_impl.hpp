@@ -44,11 +44,10 @@ struct node::impl : std::enable_shared_from_this<node::impl> {
     /// Registers memory and shares it: the last user deregisters it on a worker thread, then
     /// `gone` runs, on the strand; both at once where the node has stopped.
     [[nodiscard]] std::shared_ptr<fabric::memory_region> share(
-        std::unique_ptr<fabric::memory_region> registered, detail::unique_function<void()> gone);
+        engine::registration registered, detail::unique_function<void()> gone);
     [[nodiscard]] result<void> can_register(std::size_t bytes) const;
     /// `keep` lives as long as the registration.
-    [[nodiscard]] region make_region(std::unique_ptr<fabric::memory_region> registered,
-                                     std::shared_ptr<void> keep);
+    [[nodiscard]] region make_region(engine::registration registered, std::shared_ptr<void> keep);
     /// From now; the node's default where none is given.
     [[nodiscard]] time_point deadline_of(std::optional<std::chrono::milliseconds> asked);
     [[nodiscard]] engine::transfer_request request_for(const url& from, const get_options& o,

@@ -98,10 +98,10 @@ namespace {
 
 /// The end of a registration, wherever it takes place: deregistered, then told.
 struct ending {
-    std::unique_ptr<fabric::memory_region> registered;
+    engine::registration registered;
     detail::unique_function<void()> gone;
 
-    ending(std::unique_ptr<fabric::memory_region> r, detail::unique_function<void()> g)
+    ending(engine::registration r, detail::unique_function<void()> g)
         : registered(std::move(r)), gone(std::move(g)) {}
     ending(const ending&) = delete;
     ending& operator=(const ending&) = delete;
@@ -113,7 +113,7 @@ struct ending {
         }
     }
     void finish() {
-        registered.reset();
+        registered = {};
         if (auto f = std::exchange(gone, nullptr)) f();
     }
 };
@@ -137,9 +137,9 @@ result<std::shared_ptr<void>> map_dmabuf(int descriptor, std::uint64_t offset, s
 
 }  // namespace
 
-std::shared_ptr<fabric::memory_region> node::impl::share(
-    std::unique_ptr<fabric::memory_region> registered, detail::unique_function<void()> gone) {
-    auto* const raw = registered.get();
+std::shared_ptr<fabric::memory_region> node::impl::share(engine::registration registered,
+                                                         detail::unique_function<void()> gone) {
+    auto* const raw = registered.region.get();
     auto end = std::make_shared<ending>(std::move(registered), std::move(gone));
     return {raw,
             [home = std::weak_ptr(runtime), end = std::move(end)](fabric::memory_region*) mutable {
@@ -147,7 +147,7 @@ std::shared_ptr<fabric::memory_region> node::impl::share(
                 if (const auto r = home.lock())
                     r->post([last, &env = r->env()] {
                         env.offload(
-                            engine::blocking_work::destroy, [last] { last->registered.reset(); },
+                            engine::blocking_work::destroy, [last] { last->registered = {}; },
                             [last] { last->finish(); });
                     });
             }};
@@ -162,12 +162,11 @@ result<void> node::impl::can_register(std::size_t bytes) const {
     return {};
 }
 
-region node::impl::make_region(std::unique_ptr<fabric::memory_region> registered,
-                               std::shared_ptr<void> keep) {
+region node::impl::make_region(engine::registration registered, std::shared_ptr<void> keep) {
     region out;
     out.impl_ = std::make_unique<region::impl>();
     out.impl_->home = weak_from_this();
-    out.impl_->bytes = registered->bytes();
+    out.impl_->bytes = registered.region->bytes();
     out.impl_->memory =
         share(std::move(registered), [over = out.impl_->over, keep = std::move(keep)]() mutable {
             keep.reset();
@@ -180,7 +179,7 @@ region node::impl::make_region(std::unique_ptr<fabric::memory_region> registered
 result<region> node::register_region(std::span<std::byte> memory) {
     if (auto can = impl_->can_register(memory.size()); !can) return can.error();
     auto& rdma = *impl_->rdma;
-    auto registered = rdma.device()->register_memory(memory, rdma.local_rights());
+    auto registered = rdma.register_memory(memory, rdma.local_rights());
     if (!registered) return registered.error();
     return impl_->make_region(std::move(registered.value()), nullptr);
 }
@@ -197,8 +196,7 @@ result<region> node::register_dmabuf(int descriptor, std::uint64_t offset, std::
     if (!mapped) return mapped.error();
     const std::span bytes(static_cast<std::byte*>(mapped->get()), length);
     auto& rdma = *impl_->rdma;
-    auto registered =
-        rdma.device()->register_dmabuf(descriptor, offset, bytes, rdma.local_rights());
+    auto registered = rdma.register_dmabuf(descriptor, offset, bytes, rdma.local_rights());
     if (!registered) return registered.error();
     return impl_->make_region(std::move(registered.value()), std::move(mapped.value()));
 }
@@ -231,9 +229,9 @@ result<handle> node::stage_region(const region& in, std::size_t offset, std::siz
     m->bytes = bytes;
     m->pinned = true;
     if (impl_->options.listen && rdma.lease_keys() == wire::lease_mode::fence) {
-        auto opened = rdma.device()->register_memory(bytes, fabric::access::remote_read);
+        auto opened = rdma.register_memory(bytes, fabric::access::remote_read);
         if (!opened) return opened.error();
-        m->remote_key = opened.value()->remote_key();
+        m->remote_key = opened.value().region->remote_key();
         // The region is not back before this is gone too.
         m->shared_key = impl_->share(std::move(opened.value()), [keep = r->memory] {});
     }

@@ -50,16 +50,19 @@ void consumer_connection::connected(std::shared_ptr<control_link> link) {
 void consumer_connection::greeted(const wire::hello& m) {
     if (const auto proven = link_->proven_peer(); proven && *proven != m.node)
         return protocol_error("a greeting with another id than the proven one");
-    const auto newest = std::min(m.version_newest, wire::protocol_version);
-    if (newest < std::max(m.version_oldest, wire::protocol_version_oldest))
+    const auto version = wire::common_version(m);
+    if (!version)
         return end(connection_errc::version_mismatch,
                    "no protocol version in common: it speaks " + std::to_string(m.version_oldest) +
                        " to " + std::to_string(m.version_newest) + "; update the older of the two");
     owner_ = m.node;
+    version_ = *version;
     state_ = state::up;
     s_.env.cancel(std::exchange(timer_, 0));
     // Eager: the queue pair is made while the first get is still on its way here.
-    if (s_.rdma.usable() && s_.options.policy != path_policy::never) start_lane();
+    if (s_.rdma.usable() && version_ >= wire::protocol_version_rdma &&
+        s_.options.policy != path_policy::never)
+        start_lane();
     if (on_up_) std::exchange(on_up_, nullptr)();
 }
 
@@ -211,6 +214,11 @@ consumer_connection::lane_answer consumer_connection::lane_for_get(unique_functi
     // A lane that began now would have nobody to end it.
     if (state_ != state::up || closing_)
         return {.why = reason::no_lane, .detail = "the control connection is closed"};
+    if (version_ < wire::protocol_version_rdma)
+        return {.why = reason::version,
+                .detail = "the owner speaks protocol version " + std::to_string(version_) +
+                          ", RDMA needs " + std::to_string(wire::protocol_version_rdma) +
+                          ": update the owner"};
     if (!lane_) {
         if (s_.env.now() < lane_retry_at_) return {.why = lane_why_, .detail = lane_detail_};
         start_lane();

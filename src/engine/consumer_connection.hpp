@@ -101,6 +101,7 @@ private:
     std::shared_ptr<control_link> link_;
     environment::timer_id timer_ = 0;
     node_id owner_;
+    std::uint16_t version_ = 0;  ///< that both speak, once it is up
     std::uint64_t next_request_ = 1;
     std::unordered_map<std::uint64_t, pending> pending_;
     std::optional<wire::frame> announced_;  ///< decoded when its payload was announced

@@ -44,8 +44,12 @@ struct arena_set {
 /// Registered pages. While it lives its bytes count in the budget, also before the pages are mapped
 /// and until they are unmapped.
 struct arena {
-    arena(std::shared_ptr<pool_state> pool, arena_set& its_set, std::size_t size) noexcept
-        : home(std::move(pool)), set(&its_set), bytes(size) {}
+    arena(std::shared_ptr<pool_state> pool, arena_set& its_set,
+          byte_budget::claim its_claim) noexcept
+        : home(std::move(pool)),
+          set(&its_set),
+          bytes(its_claim.bytes()),
+          claim(std::move(its_claim)) {}
     ~arena();
     arena(const arena&) = delete;
     arena& operator=(const arena&) = delete;
@@ -53,6 +57,8 @@ struct arena {
     std::shared_ptr<pool_state> home;
     arena_set* set;  ///< in *home
     std::size_t bytes;
+    byte_budget::claim claim;  ///< of `bytes`: goes last
+    bool used_since_trim = true;
     granule_allocator::span_id span = 0;
     page_mapping mapping;
     std::unique_ptr<fabric::memory_region> region;  ///< after mapping: goes first
@@ -62,16 +68,23 @@ struct arena {
 /// constant-time work only, except where growing and trimming walk the (few) arenas; no arena is
 /// ever destroyed under it.
 struct pool_state {
+    explicit pool_state(const pool_options& o)
+        : options(o),
+          budget(std::min(o.budget_bytes, granule_allocator::max_granules * o.granule_bytes)),
+          bounce(o.bounce_bytes) {}
+
     pool_options options;
+    byte_budget budget;
+    byte_budget bounce;
     std::shared_ptr<fabric::device> device;
-    std::atomic<std::size_t> registered{0};  ///< raised under `mutex`, lowered by ~arena
-    std::mutex growth;                       ///< one shared arena at a time; before `mutex`
+    std::mutex growth;  ///< one shared arena at a time; before `mutex`
 
     std::mutex mutex;
     bool closed = false;  ///< the pool is gone
     arena_set shared;     ///< cut into blocks
     arena_set dedicated;  ///< one block each
     std::size_t arenas = 0;
+    std::size_t arena_bytes = 0;
     std::size_t empty_bytes = 0;  ///< of arenas without a block
     std::size_t used_granules = 0;
     std::size_t blocks = 0;
@@ -83,29 +96,25 @@ struct pool_state {
         return static_cast<std::uint32_t>((size + options.granule_bytes - 1) /
                                           options.granule_bytes);
     }
-    [[nodiscard]] std::size_t room() const noexcept {
-        const std::size_t now = registered.load();
-        return now < options.budget_bytes ? options.budget_bytes - now : 0;
-    }
     /// Whether growing, with every empty arena returned, would make room for `size`.
     [[nodiscard]] bool obtainable(std::size_t size) const noexcept {
-        return round_up(size, arena_unit(options)) <= room() + empty_bytes;
+        return round_up(size, arena_unit(options)) <= budget.room() + empty_bytes;
     }
     [[nodiscard]] bool fits(std::size_t size) const noexcept {
         return is_dedicated(size) ? dedicated.places.fits_whole(granules(size))
                                   : shared.places.fits(granules(size));
     }
-    [[nodiscard]] std::size_t new_arena_bytes(std::size_t size) const noexcept;
+    [[nodiscard]] std::size_t new_arena_bytes(std::size_t size, std::size_t room) const noexcept;
     void insert(const std::shared_ptr<arena>& a);
     std::shared_ptr<arena> remove(arena& a) noexcept;
     [[nodiscard]] std::vector<arena*> empty_arenas() const;
+    std::vector<std::shared_ptr<arena>> remove_empty(std::size_t size);
     void give_back(std::shared_ptr<arena> a, const std::byte* first) noexcept;
 };
 
 arena::~arena() {
     region.reset();
     mapping = page_mapping{};
-    home->registered.fetch_sub(bytes);
 }
 
 }  // namespace detail
@@ -136,10 +145,10 @@ std::optional<pool::refusal> refuse_outright(const pool_state& s, std::size_t by
     if (bytes == 0) {
         return refuse(reason::zero_length, {"zero bytes need no registered memory"});
     }
-    if (bytes > round_down(s.options.budget_bytes, arena_unit(s.options))) {
+    if (bytes > round_down(s.budget.limit(), arena_unit(s.options))) {
         return refuse(reason::budget, {"a block of ", std::to_string(bytes),
                                        " bytes exceeds the whole registration budget of ",
-                                       std::to_string(s.options.budget_bytes), " bytes"});
+                                       std::to_string(s.budget.limit()), " bytes"});
     }
     return std::nullopt;
 }
@@ -147,8 +156,8 @@ std::optional<pool::refusal> refuse_outright(const pool_state& s, std::size_t by
 pool::refusal refuse_budget(const pool_state& s, std::size_t bytes) noexcept {
     return refuse(reason::budget,
                   {"a block of ", std::to_string(bytes),
-                   " bytes does not fit: ", std::to_string(s.registered.load()),
-                   " of the registration budget of ", std::to_string(s.options.budget_bytes),
+                   " bytes does not fit: ", std::to_string(s.budget.used()),
+                   " of the registration budget of ", std::to_string(s.budget.limit()),
                    " bytes are registered and in use; raise the budget or retry later"});
 }
 
@@ -157,8 +166,8 @@ pool::refusal refuse_budget(const pool_state& s, std::size_t bytes) noexcept {
 namespace detail {
 
 /// How much to register for a request of `size`: never more than there is room for in the budget,
-/// never less than the request. Precondition: there is room for the request.
-std::size_t pool_state::new_arena_bytes(std::size_t size) const noexcept {
+/// never less than the request. Precondition: `room` has place for the request.
+std::size_t pool_state::new_arena_bytes(std::size_t size, std::size_t room) const noexcept {
     constexpr std::size_t huge = page_mapping::huge_page_bytes;
     const std::size_t unit = arena_unit(options);
     const std::size_t least = round_up(size, unit);
@@ -176,12 +185,12 @@ std::size_t pool_state::new_arena_bytes(std::size_t size) const noexcept {
         wanted = std::max(wanted, found);
     }
     wanted = round_up(wanted, wanted >= huge ? std::max(huge, unit) : unit);
-    if (wanted <= room()) {
+    if (wanted <= room) {
         return wanted;
     }
-    const std::size_t whole_huge = round_down(room(), std::max(huge, unit));
+    const std::size_t whole_huge = round_down(room, std::max(huge, unit));
     return std::max(least,
-                    std::min(wanted, whole_huge >= least ? whole_huge : round_down(room(), unit)));
+                    std::min(wanted, whole_huge >= least ? whole_huge : round_down(room, unit)));
 }
 
 void pool_state::insert(const std::shared_ptr<arena>& a) {
@@ -192,6 +201,7 @@ void pool_state::insert(const std::shared_ptr<arena>& a) {
         set.arenas.emplace_back();
     }
     ++arenas;
+    arena_bytes += a->bytes;
     empty_bytes += a->bytes;
     set.arenas[a->span] = a;
 }
@@ -199,6 +209,7 @@ void pool_state::insert(const std::shared_ptr<arena>& a) {
 std::shared_ptr<arena> pool_state::remove(arena& a) noexcept {
     a.set->places.remove_span(a.span);
     --arenas;
+    arena_bytes -= a.bytes;
     empty_bytes -= a.bytes;
     return std::exchange(a.set->arenas[a.span], nullptr);
 }
@@ -215,6 +226,19 @@ std::vector<arena*> pool_state::empty_arenas() const {
     std::sort(empty.begin(), empty.end(),
               [](const arena* a, const arena* b) { return a->bytes > b->bytes; });
     return empty;
+}
+
+/// Of at least `size` bytes together, if there are as many: their end makes room in the budget.
+std::vector<std::shared_ptr<arena>> pool_state::remove_empty(std::size_t size) {
+    const auto empty = empty_arenas();
+    std::vector<std::shared_ptr<arena>> removed;
+    removed.reserve(empty.size());
+    std::size_t bytes = 0;
+    for (auto a = empty.begin(); a != empty.end() && bytes < size; ++a) {
+        bytes += (*a)->bytes;
+        removed.push_back(remove(**a));
+    }
+    return removed;
 }
 
 void pool_state::give_back(std::shared_ptr<arena> a, const std::byte* first) noexcept {
@@ -238,12 +262,15 @@ void pool_state::give_back(std::shared_ptr<arena> a, const std::byte* first) noe
 }  // namespace detail
 
 pinned_block::pinned_block(pinned_block&& other) noexcept
-    : arena_(std::move(other.arena_)), bytes_(std::exchange(other.bytes_, {})) {}
+    : arena_(std::move(other.arena_)),
+      bytes_(std::exchange(other.bytes_, {})),
+      bounce_(std::move(other.bounce_)) {}
 
 pinned_block& pinned_block::operator=(pinned_block&& other) noexcept {
     const pinned_block old(std::move(*this));
     arena_ = std::move(other.arena_);
     bytes_ = std::exchange(other.bytes_, {});
+    bounce_ = std::move(other.bounce_);
     return *this;
 }
 
@@ -259,16 +286,13 @@ std::uint32_t pinned_block::remote_key() const noexcept { return arena_->region-
 const fabric::memory_region& pinned_block::region() const noexcept { return *arena_->region; }
 
 pool::pool(std::shared_ptr<fabric::device> device, const pool_options& options)
-    : state_(std::make_shared<pool_state>()) {
+    : state_(std::make_shared<pool_state>(options)) {
     if (!std::has_single_bit(options.granule_bytes) || options.first_arena_bytes == 0 ||
         options.dedicated_bytes == 0) {
         throw std::invalid_argument(
             "pool_options: granule_bytes must be a power of two, first_arena_bytes and "
             "dedicated_bytes must not be 0");
     }
-    state_->options = options;
-    state_->options.budget_bytes =
-        std::min(options.budget_bytes, granule_allocator::max_granules * options.granule_bytes);
     state_->device = std::move(device);
 }
 
@@ -281,10 +305,19 @@ pool::~pool() {
     dedicated.swap(state_->dedicated.arenas);
 }
 
-boost::system::result<pinned_block, pool::refusal> pool::allocate(std::size_t bytes) {
+boost::system::result<pinned_block, pool::refusal> pool::allocate(std::size_t bytes,
+                                                                  block_use use) {
     pool_state& s = *state_;
     if (auto refused = refuse_outright(s, bytes)) {
         return std::move(*refused);
+    }
+    std::optional<byte_budget::claim> bounce(std::in_place);
+    if (use == block_use::bounce && !(bounce = s.bounce.take(bytes))) {
+        return refuse(reason::budget, {"a block of ", std::to_string(bytes),
+                                       " bytes does not fit: ", std::to_string(s.bounce.used()),
+                                       " of ", std::to_string(s.bounce.limit()),
+                                       " bytes for gets into memory that is not registered are in "
+                                       "use; raise bounce_budget_bytes, or get into a region"});
     }
     const std::uint32_t granules = s.granules(bytes);
     const std::lock_guard lock(s.mutex);
@@ -298,10 +331,12 @@ boost::system::result<pinned_block, pool::refusal> pool::allocate(std::size_t by
         }
         return refuse(reason::pool_exhausted,
                       {"no free block of ", std::to_string(bytes), " bytes in ",
-                       std::to_string(s.registered.load()), " registered bytes"});
+                       std::to_string(s.arena_bytes), " registered bytes"});
     }
     pinned_block block;
     block.arena_ = set.arenas[piece->span];
+    block.arena_->used_since_trim = true;
+    block.bounce_ = std::move(*bounce);
     block.bytes_ = block.arena_->mapping.bytes().subspan(
         std::size_t{piece->first} * s.options.granule_bytes, bytes);
     if (set.places.pieces(piece->span) == 1) {
@@ -334,19 +369,13 @@ boost::system::result<void, pool::refusal> pool::grow_for(std::size_t bytes) {
             if (!s.obtainable(bytes)) {
                 return refuse_budget(s, bytes);
             }
-            if (least <= s.room()) {
+            const std::size_t room = s.budget.room();
+            if (least > room) {
+                returned = s.remove_empty(least - room);
+            } else if (auto claim = s.budget.take(s.new_arena_bytes(bytes, room))) {
                 made = std::make_shared<arena>(state_, dedicated ? s.dedicated : s.shared,
-                                               s.new_arena_bytes(bytes));
-                s.registered.fetch_add(made->bytes);
-                break;
-            }
-            std::size_t room = s.room();
-            const auto empty = s.empty_arenas();
-            returned.reserve(empty.size());
-            for (auto a = empty.begin(); a != empty.end() && room < least; ++a) {
-                room += (*a)->bytes;
-                returned.push_back(s.remove(**a));
-            }
+                                               std::move(*claim));
+            }  // else a region took the room meanwhile
         }
         auto mapping = page_mapping::map(made->bytes);
         if (!mapping) {
@@ -374,10 +403,33 @@ boost::system::result<pinned_block, pool::refusal> pool::obtain(std::size_t byte
     }
 }
 
+boost::system::result<byte_budget::claim, pool::refusal> pool::claim(
+    std::span<const std::byte> memory) {
+    pool_state& s = *state_;
+    const auto page = page_mapping::page_bytes();
+    const auto first = reinterpret_cast<std::uintptr_t>(memory.data());
+    const auto bytes = round_up(first + memory.size(), page) - round_down(first, page);
+    if (auto claimed = s.budget.take(bytes)) {
+        return std::move(*claimed);
+    }
+    {
+        std::vector<std::shared_ptr<arena>> returned;
+        const std::lock_guard lock(s.mutex);
+        const auto room = s.budget.room();
+        if (bytes > room && bytes <= room + s.empty_bytes) {
+            returned = s.remove_empty(bytes - room);
+        }
+    }
+    if (auto claimed = s.budget.take(bytes)) {
+        return std::move(*claimed);
+    }
+    return refuse_budget(s, bytes);
+}
+
 pool::statistics pool::stats() const {
     pool_state& s = *state_;
     const std::lock_guard lock(s.mutex);
-    return {.registered_bytes = s.registered.load(),
+    return {.registered_bytes = s.budget.used(),
             .used_bytes = s.used_granules * s.options.granule_bytes,
             .largest_free =
                 s.options.granule_bytes * std::max<std::size_t>(s.shared.places.largest_free(),
@@ -392,11 +444,11 @@ std::size_t pool::trim(std::size_t warm_floor_bytes) {
     std::size_t bytes = 0;
     const std::lock_guard growth(s.growth);
     const std::lock_guard lock(s.mutex);
-    std::size_t left = s.registered.load();
+    std::size_t left = s.arena_bytes;
     const auto empty = s.empty_arenas();
     returned.reserve(empty.size());
     for (arena* a : empty) {
-        if (left - a->bytes >= warm_floor_bytes) {
+        if (!std::exchange(a->used_since_trim, false) && left - a->bytes >= warm_floor_bytes) {
             left -= a->bytes;
             bytes += a->bytes;
             returned.push_back(s.remove(*a));

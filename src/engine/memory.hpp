@@ -10,6 +10,7 @@
 #include <rvget/error.hpp>
 #include <rvget/path.hpp>
 
+#include "engine/byte_budget.hpp"
 #include "fabric/fabric.hpp"
 
 namespace rvget::engine {
@@ -20,7 +21,14 @@ struct pool_options {
     std::size_t granule_bytes = 4096;
     std::size_t dedicated_bytes = std::size_t{64} << 20;  ///< requests this large get an own arena
     std::size_t budget_bytes = std::size_t{1} << 30;      ///< all registered bytes, whole pages
+    std::size_t bounce_bytes = std::size_t{1} << 30;  ///< on loan for bouncing at once, of these
     fabric::access rights = fabric::access::local_write | fabric::access::remote_read;
+};
+
+/// What a block is for, where that has a budget of its own.
+enum class block_use : std::uint8_t {
+    hold,    ///< bytes that stay in it
+    bounce,  ///< bytes that only pass through, on their way to plain memory
 };
 
 class pool;
@@ -52,6 +60,7 @@ private:
     friend class pool;
     std::shared_ptr<detail::arena> arena_;
     std::span<std::byte> bytes_;
+    byte_budget::claim bounce_;
 };
 
 /// Cuts blocks from registered arenas: constant-time allocate and free over power-of-two-ish size
@@ -75,7 +84,8 @@ public:
 
     /// A block of `bytes` from what is registered now, or why not. `pool_exhausted` may be cured by
     /// grow_for(bytes); `budget` may not, until blocks come back. Blocks begin at granules.
-    boost::system::result<pinned_block, refusal> allocate(std::size_t bytes);
+    boost::system::result<pinned_block, refusal> allocate(std::size_t bytes,
+                                                          block_use use = block_use::hold);
     /// Registers one more arena so that a block of `bytes` fits; does nothing when one fits already
     /// (somebody else may have grown, or may take the room first: allocate and grow in turn; it
     /// ends with `budget`). Returns empty arenas to the system where the budget needs their bytes.
@@ -86,16 +96,23 @@ public:
     boost::system::result<pinned_block, refusal> obtain(std::size_t bytes);
 
     struct statistics {
-        std::size_t registered_bytes = 0;  ///< whole pages, also of arenas being made or unmade
-        std::size_t used_bytes = 0;        ///< whole granules on loan
+        /// Claimed from the budget: of arenas, also of those being made or unmade, and beside them.
+        std::size_t registered_bytes = 0;
+        std::size_t used_bytes = 0;  ///< whole granules on loan
         std::size_t largest_free = 0;
         std::size_t arenas = 0;
         std::size_t blocks = 0;
     };
     [[nodiscard]] statistics stats() const;
-    /// Deregisters arenas without any block, largest first, as long as at least `warm_floor_bytes`
-    /// stay registered; returns the bytes given back. Blocking; any thread.
+    /// Deregisters arenas without any block that had none since the last call either, largest
+    /// first, as long as at least `warm_floor_bytes` of arenas stay registered; returns the bytes
+    /// given back. Called at equal intervals it returns an arena one to two of them after its last
+    /// use. Blocking; any thread.
     std::size_t trim(std::size_t warm_floor_bytes);
+
+    /// Room in the budget for registering `memory` beside the arenas: all pages that it touches.
+    /// Returns empty arenas to the system where it needs their bytes. Blocking; any thread.
+    boost::system::result<byte_budget::claim, refusal> claim(std::span<const std::byte> memory);
 
 private:
     std::shared_ptr<detail::pool_state> state_;

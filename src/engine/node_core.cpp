@@ -33,12 +33,26 @@ node_core::node_core(environment& env, control_network& net, const node_options&
 node_core::~node_core() = default;
 
 result<std::optional<endpoint_address>> node_core::start() {
+    if (rdma_->usable() && options_.arena_idle_time.count() > 0) trim_later();
     if (!options_.listen) return std::optional<endpoint_address>{};
     auto at = services_.net.listen(*options_.listen, [this](std::shared_ptr<control_link> link) {
         accepted(std::move(link));
     });
     if (!at) return at.error();
     return std::optional(at.value());
+}
+
+/// Unmapping takes milliseconds: not on the strand.
+void node_core::trim_later() {
+    trim_timer_ = services_.env.at(services_.env.now() + options_.arena_idle_time, [this] {
+        trim_timer_ = 0;
+        services_.env.offload(
+            blocking_work::destroy,
+            [rdma = rdma_, floor = options_.warm_floor_bytes] { rdma->memory().trim(floor); },
+            [this] {
+                if (!owner_.draining()) trim_later();
+            });
+    });
 }
 
 void node_core::accepted(std::shared_ptr<control_link> link) {
@@ -117,6 +131,7 @@ void node_core::unregister(const region_table::region& r, time_point deadline,
 void node_core::shutdown(time_point deadline, unique_function<void(bool)> done) {
     auto& env = services_.env;
     services_.net.stop_listening();
+    services_.env.cancel(std::exchange(trim_timer_, 0));
     owner_.begin_draining();
     if (planted(bug::slots_dropped_at_shutdown)) owner_.drop_slots();
     consumer_.stop();

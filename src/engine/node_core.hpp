@@ -56,6 +56,7 @@ private:
     void accepted(std::shared_ptr<control_link> link);
     [[nodiscard]] bool greeted(const owner_connection& connection);
     void closed(const owner_connection& connection, const failure& why);
+    void trim_later();
     void note_refused(const std::string& peer, const failure& why);
     void close_all();
 
@@ -73,6 +74,7 @@ private:
     time_point say_refused_from_{};
     std::uint64_t refused_unsaid_ = 0;
     environment::timer_id shutdown_timer_ = 0;
+    environment::timer_id trim_timer_ = 0;
 };
 
 }  // namespace rvget::engine

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 /// Addresses that are remembered as not resolving, at most.
 constexpr std::size_t max_unreachable = 1024;
 
-owner::owner(services& s) : s_(s) {}
+owner::owner(services& s) : s_(s), chunks_(s.options.chunk_budget_bytes) {}
 
 owner::~owner() { s_.env.cancel(reaper_); }
 

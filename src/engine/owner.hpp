@@ -66,6 +66,8 @@ public:
     grant grant_lease(std::uint64_t slot_id, std::shared_ptr<lease_holder> holder,
                       std::shared_ptr<lease_key> key, std::uint32_t lane, std::uint64_t offset,
                       std::uint64_t length, std::chrono::milliseconds cap);
+    /// Bytes of chunks that wait to be written.
+    [[nodiscard]] const byte_budget& chunks() const noexcept { return chunks_; }
     [[nodiscard]] bool room_for_lease() const noexcept {
         return leases_.size() < s_.options.max_leases;
     }
@@ -150,6 +152,7 @@ private:
     void free_if_unused(std::uint64_t slot_id);
 
     services& s_;
+    byte_budget chunks_;
     std::unordered_map<std::uint64_t, slot> slots_;
     lease_map leases_;
     std::set<std::pair<time_point, std::uint64_t>> ends_;  ///< active, not revoking

@@ -111,14 +111,14 @@ void owner_connection::handle(std::uint64_t, wire::hello& m) {
     if (greeted_) return protocol_error("a second greeting");
     if (const auto proven = link_->proven_peer(); proven && *proven != m.node)
         return protocol_error("a greeting with another id than the proven one");
-    const auto newest = std::min(m.version_newest, wire::protocol_version);
     s_.env.cancel(std::exchange(handshake_timer_, 0));
     greeted_ = true;
+    const auto version = wire::common_version(m);
+    rdma_known_ = version >= wire::protocol_version_rdma;
     consumer_ = m.node;
     const bool room = handlers_.greeted(*this);
     send(0, wire::hello{.node = s_.self});
-    if (newest < std::max(m.version_oldest, wire::protocol_version_oldest))
-        return close("no protocol version in common");
+    if (!version) return close("no protocol version in common");
     if (!room)
         close("busy: " + std::to_string(s_.options.max_consumers) + " consumers are connected");
 }
@@ -129,8 +129,8 @@ std::shared_ptr<serve_lane> owner_connection::lane_for(const wire::lane_offer& o
     // hold a worker thread for a second.
     const bool one_is_made =
         std::ranges::any_of(lanes_, [](const auto& l) { return l.second->is_being_made(); });
-    if (!offer.facts || offer.generation <= newest_generation_ || closing_ || one_is_made ||
-        !s_.rdma.usable() || owner_.draining() || owner_.is_fenced(consumer_) ||
+    if (!rdma_known_ || !offer.facts || offer.generation <= newest_generation_ || closing_ ||
+        one_is_made || !s_.rdma.usable() || owner_.draining() || owner_.is_fenced(consumer_) ||
         lanes_.size() >= max_lanes)
         return nullptr;
     const auto gid = route::gid{offer.facts->gid}.to_string();
@@ -245,6 +245,7 @@ void owner_connection::answer(std::uint64_t id, const wire::acquire& m,
     decision_facts f;
     f.offered = m.offer.has_value();
     f.forced = m.force;
+    f.version_has_rdma = rdma_known_;
     f.common_backend = m.offer && (m.offer->backends & 1U) != 0;
     f.range_bytes = length;
     f.lane = lane ? lane->status() : lane_status::absent;
@@ -273,7 +274,8 @@ void owner_connection::answer(std::uint64_t id, const wire::acquire& m,
     }
     if (d.answer != wire::answer::rdma && d.answer != wire::answer::chunked)
         return send(id, std::move(reply));
-    if (!owner_.room_for_lease()) {
+    if (!owner_.room_for_lease() ||
+        (d.answer == wire::answer::chunked && owner_.chunks().room() == 0)) {
         reply.answer = wire::answer::busy;
         reply.retry_after_ms = 100;
         return send(id, std::move(reply));
@@ -447,9 +449,16 @@ void owner_connection::handle(std::uint64_t id, wire::pull& m) {
     if (!range) return send(id, wire::chunk{wire::chunk_status::lease_unknown});
     if (m.offset > range->bytes.size() || m.bytes > range->bytes.size() - m.offset)
         return send(id, wire::chunk{wire::chunk_status::out_of_range});
+    struct chunk_waiting {
+        std::shared_ptr<const slot_memory> memory;
+        byte_budget::claim claim;
+    };
+    // The lease is granted, so the chunk is served; a full budget tells the next acquires.
     const bool kept = !planted(bug::chunk_not_kept) || !range->keep->pinned;
     send(id, wire::chunk{},
-         {range->bytes.subspan(m.offset, m.bytes), kept ? range->keep : nullptr});
+         {range->bytes.subspan(m.offset, m.bytes),
+          std::make_shared<chunk_waiting>(kept ? range->keep : nullptr,
+                                          owner_.chunks().take_regardless(m.bytes))});
 }
 
 void owner_connection::handle(std::uint64_t id, wire::metadata_request& m) {

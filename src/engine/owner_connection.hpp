@@ -102,6 +102,7 @@ private:
     handlers handlers_;
     std::optional<failure> why_;  ///< this end closed
     bool greeted_ = false;
+    bool rdma_known_ = false;  ///< the version that both speak has offers and lanes
     bool open_ = true;
     bool closing_ = false;
     node_id consumer_;

@@ -118,6 +118,7 @@ result<void> rdma_context::open_device(fabric::provider& provider,
     po.max_arena_bytes = options_.max_arena_bytes;
     po.dedicated_bytes = std::min(po.dedicated_bytes, options_.max_arena_bytes);
     po.budget_bytes = options_.registered_budget_bytes;
+    po.bounce_bytes = options_.bounce_budget_bytes.value_or(options_.registered_budget_bytes);
     auto memory = std::make_unique<pool>(device_, po);
     if (auto grown = memory->grow_for(1); !grown) {
         // A device that takes no memory is no use; memlock is the usual cause and in the detail.
@@ -127,6 +128,27 @@ result<void> rdma_context::open_device(fabric::provider& provider,
     }
     pool_ = std::move(memory);
     return {};
+}
+
+template <class Register>
+result<registration> rdma_context::register_in_budget(std::span<std::byte> memory, Register&& how) {
+    auto claim = pool_->claim(memory);
+    if (!claim) return failure{device_errc::registration, claim.error().detail};
+    auto region = how();
+    if (!region) return region.error();
+    return registration{std::move(*claim), std::move(*region)};
+}
+
+result<registration> rdma_context::register_memory(std::span<std::byte> memory,
+                                                   fabric::access rights) {
+    return register_in_budget(memory, [&] { return device_->register_memory(memory, rights); });
+}
+
+result<registration> rdma_context::register_dmabuf(int descriptor, std::uint64_t offset,
+                                                   std::span<std::byte> mapped,
+                                                   fabric::access rights) {
+    return register_in_budget(
+        mapped, [&] { return device_->register_dmabuf(descriptor, offset, mapped, rights); });
 }
 
 fabric::access rdma_context::local_rights() const noexcept {

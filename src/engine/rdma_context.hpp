@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -41,6 +42,12 @@ struct local_port {
     std::string gid;
 };
 
+/// Memory registered beside the arenas, and its share of the budget.
+struct registration {
+    byte_budget::claim claim;
+    std::unique_ptr<fabric::memory_region> region;  ///< goes first
+};
+
 class rdma_context final : public completion_source {
 public:
     /// Opens the device and registers the first arena. Blocking; before the node starts.
@@ -60,6 +67,13 @@ public:
 
     [[nodiscard]] const std::shared_ptr<fabric::device>& device() const noexcept { return device_; }
     [[nodiscard]] pool& memory() noexcept { return *pool_; }
+    /// Registers memory of others' beside the pool, inside the budget. Precondition: usable.
+    /// Blocking; any thread.
+    [[nodiscard]] result<registration> register_memory(std::span<std::byte> memory,
+                                                       fabric::access rights);
+    [[nodiscard]] result<registration> register_dmabuf(int descriptor, std::uint64_t offset,
+                                                       std::span<std::byte> mapped,
+                                                       fabric::access rights);
 
     /// The port and GID to speak to a peer from, by the addresses of the control connection.
     /// Queries the device's tables anew: they change without an event. Blocking (milliseconds).
@@ -127,6 +141,8 @@ private:
     result<void> open_device(fabric::provider& provider, std::optional<wire::lease_mode> unproven);
     result<void> settle_lease_keys(std::optional<wire::lease_mode> unproven);
     void lose(const failure& why);
+    template <class Register>
+    result<registration> register_in_budget(std::span<std::byte> memory, Register&& how);
 
     const node_options& options_;
     mutable std::mutex facts_mutex_;  ///< refresh() and facts(), which workers share

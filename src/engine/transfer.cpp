@@ -307,7 +307,9 @@ bool transfer::prepare_read() {
         region_ = regions_.find(request_.into.first(range_bytes_));
         if (region_) return true;
     }
-    auto block = s_.rdma.memory().allocate(range_bytes_);
+    const bool stays = request_.kind == destination_kind::pinned;
+    auto block =
+        s_.rdma.memory().allocate(range_bytes_, stays ? block_use::hold : block_use::bounce);
     if (block) {
         block_ = std::move(*block);
         return true;

@@ -495,6 +495,14 @@ std::vector<std::byte> encode(const frame& f) {
     return std::move(out).take();
 }
 
+std::optional<std::uint16_t> common_version(const hello& theirs) noexcept {
+    const auto newest = std::min(theirs.version_newest, protocol_version);
+    if (newest < std::max(theirs.version_oldest, protocol_version_oldest)) {
+        return std::nullopt;
+    }
+    return newest;
+}
+
 result<frame> decode_frame(std::span<const std::byte> head) {
     static constexpr auto decoders =
         body_decoders(std::make_index_sequence<std::variant_size_v<body>>());

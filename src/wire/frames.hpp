@@ -28,8 +28,11 @@
 
 namespace rvget::wire {
 
-inline constexpr std::uint16_t protocol_version = 1;         ///< newest spoken
+inline constexpr std::uint16_t protocol_version = 2;         ///< newest spoken
 inline constexpr std::uint16_t protocol_version_oldest = 1;  ///< oldest spoken
+/// From here on offers, lanes and descriptors are what this end knows; a pair that speaks an older
+/// version moves bytes in chunks and inline answers.
+inline constexpr std::uint16_t protocol_version_rdma = 2;
 inline constexpr std::size_t prefix_bytes = 8;
 inline constexpr std::size_t max_head_bytes = 64 * 1024;
 inline constexpr std::size_t max_payload_bytes = 16 * 1024 * 1024;
@@ -47,13 +50,16 @@ std::array<std::byte, prefix_bytes> encode_prefix(frame_prefix p);
 /// Refuses lengths beyond the limits above and an empty head.
 result<frame_prefix> decode_prefix(std::span<const std::byte, prefix_bytes> bytes);
 
-/// First frame in both directions. `id` 0.
+/// First frame in both directions. `id` 0. Both then speak `common_version`.
 struct hello {
     std::uint16_t version_oldest = protocol_version_oldest;
     std::uint16_t version_newest = protocol_version;
     node_id node;
     friend bool operator==(const hello&, const hello&) = default;
 };
+
+/// The version that this end speaks with whoever sent `theirs`; none where there is none in common.
+[[nodiscard]] std::optional<std::uint16_t> common_version(const hello& theirs) noexcept;
 
 /// The consumer can READ: its end of a lane. `facts` travel until the owner's own were received.
 struct lane_offer {

@@ -328,6 +328,33 @@ BOOST_AUTO_TEST_CASE(consumer_that_does_not_read_holds_up_nobody) {
     check_serves();
 }
 
+BOOST_AUTO_TEST_CASE(contract_3_1_chunks_beyond_the_budget_are_answered_busy) {
+    auto tight = short_lived();
+    tight.chunk_budget_bytes = 1;
+    auto small = start_tcp_node(listening(tight));
+    const auto there = small.url_of(small.stage(payload(medium)).value());
+    auto s = connect_raw(*small.address());
+    s.write(wire::frame{0, wire::hello{.node = raw_id}});
+    BOOST_REQUIRE(s.read_frame());
+    auto a = acquire_whole();
+    a.slot = there.handle.slot;
+    const auto lease = ask<wire::acquire_reply>(s, a).lease;
+    // More than sockets hold, and none of it is read.
+    for (std::uint64_t i = 0; i < 500; ++i)
+        BOOST_REQUIRE(s.write(wire::frame{100 + i, wire::pull{lease, 0, medium}}));
+    // A get that was granted before that is known ends well; one after it is told to come again.
+    result<get_result> got = failure{request_errc::io, "not tried"};
+    const auto end = std::chrono::steady_clock::now() + patience;
+    do got = consumer.get(there, {.deadline = 50ms});
+    while (got && std::chrono::steady_clock::now() < end);
+    BOOST_REQUIRE(!got);
+    BOOST_TEST((got.error().code == request_errc::busy), got.error().message());
+    s.close();
+    const auto after = consumer.get(there);
+    BOOST_REQUIRE_MESSAGE(after, after.error().message());
+    check_pattern(after->data.bytes());
+}
+
 BOOST_AUTO_TEST_CASE(consumers_beyond_the_limit_are_closed) {
     node_options few;
     few.max_consumers = 2;

@@ -117,6 +117,26 @@ buffer watched_buffer(std::size_t bytes, std::atomic<bool>& freed) {
 
 BOOST_AUTO_TEST_SUITE(staging_a_region)
 
+BOOST_AUTO_TEST_CASE(contract_5_1_region_beyond_the_budget_is_refused_until_there_is_room) {
+    node_options tight;
+    tight.first_arena_bytes = std::size_t{1} << 20;
+    tight.registered_budget_bytes = std::size_t{4} << 20;
+    tight.max_arena_bytes = tight.registered_budget_bytes;
+    sim_nodes n(tight);
+    std::vector<std::byte> memory(std::size_t{2} << 20);
+    auto first = n.owner->register_region(memory).value();
+    BOOST_TEST(n.owner->statistics().registered_bytes >= tight.first_arena_bytes + memory.size());
+    std::vector<std::byte> more(std::size_t{2} << 20);
+    const auto refused = n.owner->register_region(more);
+    check_code(refused, make_error_code(device_errc::registration));
+    BOOST_TEST(refused.error().message().find("budget") != std::string::npos);
+    BOOST_TEST(first.unregister().wait_for(patience));
+    auto second = n.owner->register_region(more);
+    BOOST_REQUIRE(second);
+    BOOST_TEST(second->unregister().wait_for(patience));
+    BOOST_TEST(n.owner->statistics().registered_bytes == tight.first_arena_bytes);
+}
+
 BOOST_AUTO_TEST_CASE(contract_1_3_stage_region_serves_the_callers_memory_with_no_copy) {
     for (const auto keys : every_mode) {
         BOOST_TEST_CONTEXT("lease keys " << static_cast<int>(keys)) {

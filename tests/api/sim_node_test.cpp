@@ -234,6 +234,45 @@ BOOST_AUTO_TEST_CASE(contract_3_3_budget_that_is_used_up_falls_back_on_either_si
     check_pattern(second.data.bytes());
 }
 
+BOOST_AUTO_TEST_CASE(contract_5_1_exact_keys_beyond_the_budget_fall_back) {
+    auto tight = with_keys(lease_key_choice::exact);
+    tight.registered_budget_bytes = tight.max_arena_bytes = tight.first_arena_bytes = std::size_t{1}
+                                                                                      << 20;
+    sim_nodes n(tight);
+    const auto got = n.consumer->get(n.stage(600'000)).value();
+    BOOST_TEST(got.report.path == path::chunked);
+    BOOST_TEST(got.report.reason == reason::registration);
+    BOOST_TEST(got.report.detail.find("budget") != std::string::npos, got.report.detail);
+    check_pattern(got.data.bytes());
+}
+
+BOOST_AUTO_TEST_CASE(contract_5_1_gets_beyond_the_bounce_budget_fall_back) {
+    node_options narrow;
+    narrow.bounce_budget_bytes = medium - 1;
+    sim_nodes n({}, narrow);
+    const auto from = n.stage(medium);
+    const auto bounced = n.consumer->get(from).value();
+    BOOST_TEST(bounced.report.path == path::chunked);
+    BOOST_TEST(bounced.report.reason == reason::pool_exhausted);
+    check_pattern(bounced.data.bytes());
+    BOOST_TEST(n.consumer->get_pinned(from)->report.path == path::rdma);  // it passes nowhere
+}
+
+BOOST_AUTO_TEST_CASE(contract_5_4_arenas_that_nobody_uses_go_back_after_their_time) {
+    node_options brief;
+    brief.first_arena_bytes = std::size_t{1} << 20;
+    brief.arena_idle_time = 1ms;
+    brief.warm_floor_bytes = 0;
+    sim_nodes n({}, brief);
+    const auto from = n.stage(large);
+    BOOST_TEST(n.consumer->get_pinned(from)->report.path == path::rdma);
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (n.consumer->statistics().registered_bytes != 0 && std::chrono::steady_clock::now() < end)
+        std::this_thread::yield();
+    BOOST_TEST(n.consumer->statistics().registered_bytes == 0u);
+    BOOST_TEST(n.consumer->get_pinned(from)->report.path == path::rdma);  // and come again
+}
+
 BOOST_AUTO_TEST_CASE(pool_grows_for_what_it_has_no_room_for) {
     sim_nodes n(small_arena(), small_arena());
     const auto got = n.consumer->get_pinned(n.stage(large)).value();

@@ -2,6 +2,7 @@
 // Control connections without sockets: two ends in one process, frames delivered when the test says
 // so, each to be seen, changed or held back.
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -35,6 +36,7 @@ public:
             inbox.pop_front();
             std::span<std::byte> into;
             if (!payload.empty()) into = events_->payload_destination(head, payload.size());
+            if (!into.empty()) std::ranges::copy(payload, into.begin());
             if (!own_close_) events_->on_frame(head, into.empty() ? payload : decltype(payload){});
             return true;
         }

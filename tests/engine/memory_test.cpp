@@ -18,6 +18,8 @@ namespace {
 using rvget::failure;
 using rvget::reason;
 using rvget::result;
+using rvget::engine::block_use;
+using rvget::engine::byte_budget;
 using rvget::engine::pinned_block;
 using rvget::engine::pool;
 using rvget::engine::pool_options;
@@ -388,17 +390,66 @@ BOOST_AUTO_TEST_CASE(contract_5_4_trim_returns_empty_arenas_only_and_keeps_the_w
     must_allocate(p, 6 * mib);
     must_allocate(p, 2 * mib);
     BOOST_TEST(p.stats().registered_bytes == 9 * mib);
+    BOOST_TEST(p.trim(0) == 0u);             // none was empty before
     BOOST_TEST(p.trim(5 * mib) == 2 * mib);  // returning the larger would undercut the floor
     BOOST_TEST(book->live_bytes == 7 * mib);
     BOOST_TEST(p.trim(0) == 6 * mib);
     BOOST_TEST(book->live_bytes == mib);
     BOOST_TEST(p.trim(0) == 0u);
     kept = {};
+    BOOST_TEST(p.trim(0) == 0u);
     BOOST_TEST(p.trim(0) == mib);
     BOOST_TEST(book->live.empty());
     BOOST_TEST(p.stats().arenas == 0u);
     BOOST_TEST(must_allocate(p, 4096).bytes().size() == 4096u);
     BOOST_TEST(book->sizes.back() == mib);  // doubling begins anew
+}
+
+BOOST_AUTO_TEST_CASE(contract_5_4_an_arena_used_since_the_last_trim_stays) {
+    pool p(device, small_options());
+    must_allocate(p, 6 * mib);
+    BOOST_TEST(p.trim(0) == 0u);
+    must_allocate(p, 6 * mib);
+    BOOST_TEST(p.trim(0) == 0u);
+    BOOST_TEST(p.trim(0) == 6 * mib);
+}
+
+BOOST_AUTO_TEST_CASE(contract_5_1_memory_beside_the_arenas_takes_from_the_same_budget) {
+    pool_options o = small_options();
+    o.budget_bytes = 8 * mib;
+    pool p(device, o);
+    must_allocate(p, 6 * mib);  // and given back: empty, and registered still
+    const std::vector<std::byte> pages(4 * mib);
+    auto claimed = p.claim(pages);
+    BOOST_REQUIRE(claimed);
+    BOOST_TEST(claimed->bytes() >= 4 * mib);  // whole pages
+    BOOST_TEST(book->live.empty());           // the empty arena made room
+    BOOST_TEST(p.stats().registered_bytes == claimed->bytes());
+    const auto more = p.allocate(6 * mib);
+    BOOST_REQUIRE(more.has_error());
+    BOOST_TEST((more.error().why == reason::budget));
+    const auto kept = must_allocate(p, 2 * mib);
+    const auto refused = p.claim(pages);
+    BOOST_REQUIRE(refused.has_error());
+    BOOST_TEST((refused.error().why == reason::budget));
+    claimed = byte_budget::claim{};
+    BOOST_TEST(bool(p.claim(pages)));
+}
+
+BOOST_AUTO_TEST_CASE(contract_5_1_bounce_memory_has_a_budget_of_its_own) {
+    pool_options o = small_options();
+    o.bounce_bytes = 64 * kib;
+    pool p(device, o);
+    must_allocate(p, 4096);  // registers the first arena
+    auto passing = p.allocate(40 * kib, block_use::bounce);
+    BOOST_REQUIRE(passing);
+    const auto refused = p.allocate(40 * kib, block_use::bounce);
+    BOOST_REQUIRE(refused.has_error());
+    BOOST_TEST((refused.error().why == reason::budget));
+    BOOST_TEST(refused.error().detail.find("bounce_budget_bytes") != std::string::npos);
+    BOOST_TEST(bool(p.allocate(40 * kib)));  // what stays is counted apart
+    passing = pinned_block{};
+    BOOST_TEST(bool(p.allocate(40 * kib, block_use::bounce)));
 }
 
 BOOST_AUTO_TEST_CASE(threads_sharing_a_pool_never_share_a_block) {
@@ -445,6 +496,7 @@ BOOST_AUTO_TEST_CASE(threads_sharing_a_pool_never_share_a_block) {
     BOOST_TEST(p.stats().blocks == 0u);
     BOOST_TEST(book->most_bytes <= 8 * mib);
     p.trim(0);
+    p.trim(0);  // what was used since the last one stays once
     BOOST_TEST(book->live.empty());
 }
 

@@ -43,6 +43,7 @@ world_options two_nodes(const std::shared_ptr<fabric::fault::plan>& owner,
         n.first_arena_bytes = 32 * 1024;
         n.max_arena_bytes = 64 * 1024;
         n.registered_budget_bytes = 128 * 1024;
+        n.arena_idle_time = 0ms;
     }
     w.nodes.front().listen = endpoint_address{"10.0.0.1", 7471};
     w.faults = {owner, consumer};

@@ -25,6 +25,9 @@ node_options make_node(prng& r, bool owner) {
     o.registered_budget_bytes = r.of(budgets);
     o.first_arena_bytes = std::min(o.registered_budget_bytes, 32 * kib);
     o.max_arena_bytes = o.registered_budget_bytes;
+    if (r.one_in(6)) o.bounce_budget_bytes = 8 * kib;
+    if (r.one_in(6)) o.chunk_budget_bytes = 1;
+    o.arena_idle_time = 0ms;  // a timer that never ends would keep the world from coming to rest
     o.read_depth = r.of(depths);
     o.read_piece_bytes = r.one_in(2) ? 4 * kib : 16 * kib;
     o.chunk_bytes = 4 * kib;
