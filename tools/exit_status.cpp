@@ -103,7 +103,7 @@ std::string_view exit_status_help() noexcept {
            "  8  the deadline passed\n"
            "  9  the range is not inside the data\n"
            "  10 authentication failed: the peer did not prove who it is, or refused this proof\n"
-           "  129, 130, 143  ended by SIGHUP, SIGINT, SIGTERM, after cleaning up\n";
+           "  129, 130, 131, 143  ended by SIGHUP, SIGINT, SIGQUIT, SIGTERM, after cleaning up\n";
 }
 
 }  // namespace rvget::tools

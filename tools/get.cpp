@@ -144,7 +144,7 @@ std::string result_json(const download_summary& d, const std::string& file) {
     boost::json::object o{
         {"schema", "rvget.get/1"},
         {"exit", 0},
-        {"file", file},
+        {"file", printable(file)},
         {"path", d.path_name()},
         {"reason", to_string(d.reason)},
         {"detail", d.detail},

@@ -55,6 +55,11 @@ command_line describe() {
     line.add("budget", "BYTES", "register no more than this (default 1G); the rest stays plain");
     line.add("arena", "BYTES", "register this much at the start; default: what the files need");
     line.add("lease-timeout", "MS", "how long an unrenewed lease lives (default 30000)");
+    line.add("lease-keys", "MODE",
+             "strongest, window, exact or fence: how a lease's end is made sure of (default "
+             "strongest: what the device proves able to do)");
+    line.add("handshake-timeout", "MS",
+             "how long a new connection may take to prove itself and greet (default 5000)");
     line.add("wireup-wait", "MS",
              "how long a first get waits for its queue pair before it is served "
              "in chunks (default 50)");
@@ -83,6 +88,19 @@ result<endpoint_address> parse_listen(std::string_view text, const char* option 
     return address;
 }
 
+result<lease_key_choice> parse_lease_keys(const std::string& text) {
+    using choice = lease_key_choice;
+    for (const auto& [name, value] :
+         {std::pair{"strongest", choice::strongest}, std::pair{"window", choice::window},
+          std::pair{"exact", choice::exact}, std::pair{"fence", choice::fence}}) {
+        if (text == name) {
+            return value;
+        }
+    }
+    return failure{request_errc::invalid_argument,
+                   "--lease-keys '" + text + "' is not strongest, window, exact or fence"};
+}
+
 result<serve_settings> read(const command_line& line) {
     serve_settings s;
     s.files = line.operands();
@@ -103,12 +121,23 @@ result<serve_settings> read(const command_line& line) {
     const auto arena = line.bytes("arena");
     const auto lease_timeout = line.milliseconds("lease-timeout");
     const auto wireup_wait = line.milliseconds("wireup-wait");
+    const auto handshake_timeout = line.milliseconds("handshake-timeout");
+    const auto lease_keys = parse_lease_keys(line.text("lease-keys").value_or("strongest"));
     if (!listen) return listen.error();
     if (!rdma_min) return rdma_min.error();
     if (!budget) return budget.error();
     if (!arena) return arena.error();
     if (!lease_timeout) return lease_timeout.error();
     if (!wireup_wait) return wireup_wait.error();
+    if (!handshake_timeout) return handshake_timeout.error();
+    if (!lease_keys) return lease_keys.error();
+    if (const auto host = line.text("advertise")) {
+        if (auto wrong = endpoint_address::parse(endpoint_address{*host, 1}.to_string()); !wrong) {
+            return failure{wrong.error().code,
+                           "--advertise '" + *host + "': " + sentence_of(wrong.error())};
+        }
+        s.advertise = *host;
+    }
 
     auto& o = s.node;
     o = node_options::from_environment();
@@ -119,8 +148,9 @@ result<serve_settings> read(const command_line& line) {
     o.first_arena_bytes = arena->value_or(o.first_arena_bytes);
     o.lease_timeout = lease_timeout->value_or(o.lease_timeout);
     o.wireup_wait = wireup_wait->value_or(o.wireup_wait);
+    o.handshake_timeout = handshake_timeout->value_or(o.handshake_timeout);
+    o.lease_keys = *lease_keys;
     s.arena_given = arena->has_value();
-    s.advertise = line.text("advertise").value_or("");
     s.pin = !line.has("no-pin");
     s.json = line.json();
     return s;
@@ -196,12 +226,12 @@ result<staged_file> stage(node& n, source_file& file, const serve_settings& s,
 
 result<void> announce(const staged_file& f, bool json) {
     if (!json) {
-        return print_line(stdout, f.where.to_string() + "  " + f.name);
+        return print_line(stdout, f.where.to_string() + "  " + printable(f.name));
     }
-    boost::json::object o{
-        {"schema", "rvget.serve/1"}, {"url", f.where.to_string()}, {"file", f.name},
-        {"bytes", f.bytes},          {"pinned", f.pinned},         {"why_plain", nullptr},
-        {"why_plain_detail", ""}};
+    boost::json::object o{{"schema", "rvget.serve/1"}, {"url", f.where.to_string()},
+                          {"file", printable(f.name)}, {"bytes", f.bytes},
+                          {"pinned", f.pinned},        {"why_plain", nullptr},
+                          {"why_plain_detail", ""}};
     if (!f.pinned) {
         o["why_plain"] = to_string(f.why_plain);
         o["why_plain_detail"] = f.why_plain_detail;

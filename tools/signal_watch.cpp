@@ -14,7 +14,7 @@ namespace rvget::tools {
 signal_watch::signal_watch() {
     sigset_t watched;
     sigemptyset(&watched);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    for (const int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP}) {
         sigaddset(&watched, signal);
     }
     if (const int error = pthread_sigmask(SIG_BLOCK, &watched, nullptr); error != 0) {

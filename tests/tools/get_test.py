@@ -349,7 +349,7 @@ class Interrupted(Case):
         return process
 
     def test_signal_removes_the_partial_file(self):
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             with self.subTest(signal=number.name):
                 self.proxy.close()
                 self.proxy = Proxy(self.url, 2 * MIB)

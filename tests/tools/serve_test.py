@@ -31,6 +31,20 @@ class Printing(Case):
             self.assertEqual(told["why_plain"], "zero_length" if size == 0 else "kill_switch")
             self.assertEqual(run("get", told["url"]).stdout, self.content(path))
 
+    def test_names_forge_no_line_and_are_json(self):
+        # A line feed, a terminal's command, and a byte that is no UTF-8; "é" stays as it is.
+        for name, shown in ((b"a\nb", "a\\x0ab"), (b"\x1b[2J", "\\x1b[2J"), (b"\xff", "\\xff"), ("é".encode(), "é"),
+                            (b"\xc2\x9b", "\\xc2\\x9b")):
+            with self.subTest(name=name):
+                path = self.file(os.fsdecode(name), b"abc")
+                _, printed = self.serve(path, lines=1)
+                self.assertTrue(printed[0].endswith("/" + shown), printed[0])
+                _, printed = self.serve(path, "--json", lines=1)
+                self.assertTrue(json.loads(printed[0])["file"].endswith("/" + shown))
+                url = json.loads(printed[0])["url"]
+                got = run("get", url, "-o", path + "2", "--json")
+                self.assertTrue(json.loads(got.stdout)["file"].endswith("/" + shown + "2"))
+
     def test_no_pin_is_plain_by_choice(self):
         _, printed = self.serve(self.file("a", b"abc"), "--no-pin", "--json")
         self.assertEqual(json.loads(printed[0])["why_plain"], "plain")
@@ -158,7 +172,9 @@ class Taking(Case):
     def test_wrong_values_of_options_are_usage_errors(self):
         path = self.file("a", b"x")
         for option, value in (("--budget", "much"), ("--arena", "1Q"), ("--rdma-min", "-1"),
-                              ("--lease-timeout", "1s"), ("--lease-timeout", "5"), ("--wireup-wait", "x")):
+                              ("--lease-timeout", "1s"), ("--lease-timeout", "5"), ("--wireup-wait", "x"),
+                              ("--lease-keys", "weakest"), ("--handshake-timeout", "0"), ("--advertise", "a b"),
+                              ("--advertise", "a/b")):
             with self.subTest(option=option, value=value):
                 finished = run("serve", path, f"{option}={value}")
                 self.assertOneError(finished, USAGE)
