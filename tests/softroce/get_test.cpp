@@ -145,7 +145,14 @@ struct consumer_fixture {
         return o;
     }
 
-    node& start(node_options o = {}) {
+    /// A guest on a busy machine may leave a packet unanswered for longer than the default.
+    static node_options patient() {
+        node_options o;
+        o.retry_window = 5s;
+        return o;
+    }
+
+    node& start(node_options o = patient()) {
         o.first_arena_bytes = std::size_t{4} << 20;
         consumer.emplace(start_node_on(provider.get(), o).value());
         return *consumer;

@@ -5,11 +5,14 @@
 //
 // With --region the payloads lie in memory of its own that it registers.
 
+#include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -36,6 +39,23 @@ std::string statistics_line(const rvget::node& n) {
     std::ostringstream out;
     out << s.leases_granted << ' ' << s.leases_released << ' ' << s.leases_expired << ' '
         << s.leases_active << ' ' << s.slots << '\n';
+    return out.str();
+}
+
+/// What this process and its kernel hold: descriptors, resident KiB, and RDMA objects.
+std::string resources_line() {
+    std::ostringstream out;
+    out << std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()) << ' ';
+    std::ifstream statm("/proc/self/statm");
+    std::uint64_t all = 0;
+    std::uint64_t resident = 0;
+    statm >> all >> resident;
+    out << resident * 4 << ' ';
+    std::array<char, 256> line{};
+    if (auto* const pipe = popen("rdma resource show", "r")) {
+        while (std::fgets(line.data(), line.size(), pipe) != nullptr) out << line.data();
+        pclose(pipe);
+    }
     return out.str();
 }
 
@@ -86,14 +106,15 @@ int main(int argc, char** argv) {
     for (;;) {
         // Guests cannot notify each other about a shared file, so it is looked for.
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        for (const auto& question : {"statistics", "release", "quit"}) {
-            const auto ask = share / (std::string("ask.") + question);
+        for (const std::string question : {"statistics", "resources", "release", "quit"}) {
+            const auto ask = share / ("ask." + question);
             if (!fs::exists(ask)) continue;
             fs::remove(ask);
-            if (std::string(question) == "release")
+            if (question == "release")
                 for (const auto& h : handles) static_cast<void>(node.release(h));
-            publish(share / (std::string("answer.") + question), statistics_line(node));
-            if (std::string(question) != "quit") continue;
+            publish(share / ("answer." + question),
+                    question == "resources" ? resources_line() : statistics_line(node));
+            if (question != "quit") continue;
             if (in_region && !registered.unregister().wait_for(std::chrono::seconds(5))) return 4;
             return node.shutdown(std::chrono::seconds(5)) ? 0 : 3;
         }
