@@ -1,7 +1,6 @@
 #include "engine/memory.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <initializer_list>
 #include <mutex>

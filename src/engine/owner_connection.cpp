@@ -457,8 +457,8 @@ void owner_connection::handle(std::uint64_t id, wire::pull& m) {
     const bool kept = !planted(bug::chunk_not_kept) || !range->keep->pinned;
     send(id, wire::chunk{},
          {range->bytes.subspan(m.offset, m.bytes),
-          std::make_shared<chunk_waiting>(kept ? range->keep : nullptr,
-                                          owner_.chunks().take_regardless(m.bytes))});
+          std::make_shared<chunk_waiting>(chunk_waiting{
+              kept ? range->keep : nullptr, owner_.chunks().take_regardless(m.bytes)})});
 }
 
 void owner_connection::handle(std::uint64_t id, wire::metadata_request& m) {
