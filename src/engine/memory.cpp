@@ -312,11 +312,10 @@ boost::system::result<pinned_block, pool::refusal> pool::allocate(std::size_t by
     }
     std::optional<byte_budget::claim> bounce(std::in_place);
     if (use == block_use::bounce && !(bounce = s.bounce.take(bytes))) {
-        return refuse(reason::budget, {"a block of ", std::to_string(bytes),
-                                       " bytes does not fit: ", std::to_string(s.bounce.used()),
-                                       " of ", std::to_string(s.bounce.limit()),
-                                       " bytes for gets into memory that is not registered are in "
-                                       "use; raise bounce_budget_bytes, or get into a region"});
+        return refuse(reason::budget,
+                      {"a block of ", std::to_string(bytes), " bytes does not fit: ",
+                       std::to_string(s.bounce.used()), " of ", std::to_string(s.bounce.limit()),
+                       " bytes of bounce memory are in use; raise bounce_budget_bytes"});
     }
     const std::uint32_t granules = s.granules(bytes);
     const std::lock_guard lock(s.mutex);
