@@ -48,9 +48,7 @@ public:
 
     /// Takes the next entry. After `broken` nothing of this queue can be trusted.
     ring_poll poll(ring_completion& out) noexcept {
-        const auto* entry = memory_.ring +
-                            std::size_t{next_ & (memory_.entries - 1)} * memory_.entry_bytes +
-                            (memory_.entry_bytes - layout::entry);
+        const auto* entry = entry_at(next_);
         const auto owner = Platform::load_owner(entry + layout::entry_owner);
         const bool lap = (next_ & memory_.entries) != 0;
         if (owner >> 4 == layout::code_invalid || ((owner & 1) != 0) != lap) {
@@ -61,6 +59,10 @@ public:
         return decode_entry(std::span<const std::byte, layout::entry>(entry, layout::entry), out)
                    ? ring_poll::taken
                    : ring_poll::broken;
+    }
+    /// The bytes of the entry taken last.
+    [[nodiscard]] std::span<const std::byte, layout::entry> latest() const noexcept {
+        return std::span<const std::byte, layout::entry>(entry_at(next_ - 1), layout::entry);
     }
     /// Tells the device which entries it may overwrite; once after several polls is enough.
     void publish() noexcept {
@@ -82,6 +84,11 @@ public:
     void event_taken() noexcept { ++event_; }
 
 private:
+    [[nodiscard]] const std::byte* entry_at(std::uint32_t index) const noexcept {
+        return memory_.ring + std::size_t{index & (memory_.entries - 1)} * memory_.entry_bytes +
+               (memory_.entry_bytes - layout::entry);
+    }
+
     completion_ring_memory memory_;
     std::uint32_t next_ = 0;
     std::uint32_t event_ = 0;

@@ -60,6 +60,8 @@ public:
     [[nodiscard]] std::uint32_t free_blocks() const noexcept {
         return memory_.blocks - static_cast<std::uint16_t>(next_ - oldest_);
     }
+    /// Requests that were added and are not known to be done.
+    [[nodiscard]] std::uint32_t requests_out() const noexcept { return count_ - done_; }
     [[nodiscard]] std::uint16_t next_index() const noexcept { return next_; }
 
     // Each adds one request, to be rung with the others: false, and nothing changed, where it does
@@ -68,6 +70,7 @@ public:
                   request_modes modes) {
         const auto used = count_used(pieces);
         if (!begin(id, layout::operation_read, 2 + used, modes, 0)) return false;
+        for (const auto& p : pieces) slot_of(latest_).read_bytes += p.bytes;
         put_remote(from);
         put_pieces(pieces);
         return true;
@@ -116,6 +119,7 @@ public:
     /// Drops what was added since the last `ring`.
     void drop_added() noexcept {
         next_ = rung_;
+        count_ -= added_;
         added_ = 0;
     }
 
@@ -144,18 +148,24 @@ public:
     /// The request that a completion's counter names, which with all before it is done; nothing if
     /// none that is out starts there.
     std::optional<std::uint64_t> complete(std::uint16_t counter) noexcept {
-        const auto& s = slots_[counter & (memory_.blocks - 1)];
+        const auto& s = slot_of(counter);
         const auto offset = static_cast<std::uint16_t>(counter - oldest_);
         if (offset >= static_cast<std::uint16_t>(rung_ - oldest_) || s.index != counter) {
             return std::nullopt;
         }
         oldest_ = s.next;
+        done_ = s.count;
         return s.id;
+    }
+    /// What the READ that starts there asked for, until its place is used again.
+    [[nodiscard]] std::uint32_t read_bytes(std::uint16_t counter) noexcept {
+        return slot_of(counter).read_bytes;
     }
 
     /// After the queue pair was reset: nothing is out, counters and the record are zero.
     void reset() noexcept {
         next_ = rung_ = oldest_ = 0;
+        done_ = count_;
         added_ = 0;
         Platform::store_record(memory_.record + layout::send_record_word, 0);
     }
@@ -165,7 +175,13 @@ private:
         std::uint64_t id = 0;
         std::uint16_t index = 0xffff;  ///< of the request's first block
         std::uint16_t next = 0;        ///< of the request after it
+        std::uint32_t count = 0;       ///< of requests up to this one
+        std::uint32_t read_bytes = 0;
     };
+
+    [[nodiscard]] slot& slot_of(std::uint16_t index) noexcept {
+        return slots_[index & (memory_.blocks - 1)];
+    }
 
     static std::uint8_t send_operation(const std::optional<std::uint32_t>& immediate) noexcept {
         return immediate ? layout::operation_send_immediate : layout::operation_send;
@@ -210,7 +226,7 @@ private:
         store32(at_ + 12, immediate);
         advance();
         const auto after = static_cast<std::uint16_t>(next_ + blocks);
-        slots_[next_ & (memory_.blocks - 1)] = {.id = id, .index = next_, .next = after};
+        slot_of(next_) = {.id = id, .index = next_, .next = after, .count = ++count_};
         next_ = after;
         ++added_;
         return true;
@@ -262,6 +278,8 @@ private:
     std::uint16_t rung_ = 0;
     std::uint16_t oldest_ = 0;  ///< the first block that may not be written
     std::uint32_t added_ = 0;
+    std::uint32_t count_ = 0;  ///< of requests ever added
+    std::uint32_t done_ = 0;   ///< of those known to be done
     std::uint32_t half_ = 0;
     std::uint16_t latest_ = 0;
     std::size_t latest_units_ = 0;

@@ -223,14 +223,18 @@ result<void> completion_queue::arm() {
     return {};
 }
 
-void completion_queue::consume_events() noexcept {
+unsigned completion_queue::take_events() noexcept {
+    unsigned of_other = 0;
     ibv_cq* queue = nullptr;
     void* unused = nullptr;
-    while (ibv_get_cq_event(channel_.get(), &queue, &unused) == 0) ++events_;
+    while (ibv_get_cq_event(channel_.get(), &queue, &unused) == 0) {
+        ++(queue == handle_.get() ? events_ : of_other);
+    }
     if (events_ >= acknowledge_at) {
         ibv_ack_cq_events(handle_.get(), events_);
         events_ = 0;
     }
+    return of_other;
 }
 
 void completion_queue::admit(std::uint32_t number, std::shared_ptr<posted_work> work) {

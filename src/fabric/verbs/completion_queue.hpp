@@ -52,9 +52,14 @@ public:
     result<std::size_t> poll(std::span<completion> out) override;
     result<void> arm() override;
     [[nodiscard]] int event_descriptor() const noexcept override { return channel_->fd; }
-    void consume_events() noexcept override;
+    void consume_events() noexcept override { (void)take_events(); }
 
     [[nodiscard]] ibv_cq* handle() const noexcept { return handle_.get(); }
+    /// For another completion queue whose events are to come here.
+    [[nodiscard]] ibv_comp_channel* channel() const noexcept { return channel_.get(); }
+    /// As consume_events(). The number of those that were the other queue's, which acknowledges
+    /// them.
+    unsigned take_events() noexcept;
     [[nodiscard]] const context& parent() const noexcept { return *parent_; }
     /// From now on completions of this queue pair number belong to `work`. Polling thread.
     void admit(std::uint32_t number, std::shared_ptr<posted_work> work);

@@ -34,6 +34,9 @@ public:
     }
     std::optional<async_event> next_event() override;
 
+    /// For the direct path, whose queue pairs live beside those of this body.
+    [[nodiscard]] const std::shared_ptr<const context>& opened() const noexcept { return context_; }
+
 private:
     device(std::shared_ptr<const context> opened, route::device_facts facts)
         : context_(std::move(opened)), facts_(std::move(facts)) {}

@@ -59,27 +59,36 @@ result<std::unique_ptr<fabric::queue_pair>> queue_pair::make(
     attr.cap.max_recv_sge = 1;
     attr.cap.max_inline_data = options.inline_bytes;
 
-    // Room in the ledger, not in the device: one for a confirmation and one for the release marker
-    // after a partial post, when the device has room from what it did not take.
-    auto work = std::make_shared<posted_work>(
-        options.send_requests + 2, std::max(1U, options.receive_requests), next_epoch.fetch_add(1));
-    std::unique_ptr<queue_pair> made(
-        new queue_pair(std::move(parent), std::move(ours), std::move(work), port, options));
     errno = 0;
-    made->handle_.reset(ibv_create_qp(made->parent_->domain.get(), &attr));
-    if (!made->handle_) {
+    auto* made = ibv_create_qp(parent->domain.get(), &attr);
+    if (made == nullptr) {
         const int error = errno;
         return failure{
             device_errc::resource,
-            made->parent_->device + ": queue pair with room for " +
-                std::to_string(options.send_requests) + " sends, " +
-                std::to_string(options.receive_requests) + " receives and " +
+            parent->device + ": queue pair with room for " + std::to_string(options.send_requests) +
+                " sends, " + std::to_string(options.receive_requests) + " receives and " +
                 std::to_string(options.inline_bytes) + " inline bytes: " + errno_text(error) +
                 ": more than the device allows, or queue pairs, memory or the rdma "
                 "control group's hca_object are used up; see `ibv_devinfo -v` and `rdma link`"};
     }
-    made->work_->queue_pair = made->handle_.get();
-    return std::unique_ptr<fabric::queue_pair>(std::move(made));
+    return std::unique_ptr<fabric::queue_pair>(
+        adopt(std::move(parent), std::move(ours), port, options, made));
+}
+
+std::unique_ptr<queue_pair> queue_pair::adopt(std::shared_ptr<const context> parent,
+                                              std::shared_ptr<completion_queue> completions,
+                                              const route::port_facts& port,
+                                              const queue_pair_options& options, ibv_qp* made) {
+    owned<ibv_qp, ibv_destroy_qp> handle(made);
+    // Room in the ledger, not in the device: one for a confirmation and one for the release marker
+    // after a partial post, when the device has room from what it did not take.
+    auto work = std::make_shared<posted_work>(
+        options.send_requests + 2, std::max(1U, options.receive_requests), next_epoch.fetch_add(1));
+    work->queue_pair = made;
+    std::unique_ptr<queue_pair> adopted(
+        new queue_pair(std::move(parent), std::move(completions), std::move(work), port, options));
+    adopted->handle_ = std::move(handle);
+    return adopted;
 }
 
 queue_pair::~queue_pair() { work_->closed = true; }

@@ -14,6 +14,12 @@ public:
         std::shared_ptr<const context> parent,
         std::shared_ptr<fabric::completion_queue> completions, const route::port_facts& port,
         const queue_pair_options& options);
+    /// One that was made elsewhere, with its receives going to `completions`. Its user posts sends
+    /// in another way, and none through this object.
+    static std::unique_ptr<queue_pair> adopt(std::shared_ptr<const context> parent,
+                                             std::shared_ptr<completion_queue> completions,
+                                             const route::port_facts& port,
+                                             const queue_pair_options& options, ibv_qp* made);
     ~queue_pair() override;
 
     [[nodiscard]] std::uint32_t number() const noexcept override { return handle_->qp_num; }
