@@ -94,23 +94,28 @@ boost::json::array rendezvous_facts(const diag::inventory::facts& facts, std::ui
         const auto* trial = d.trials.empty() ? nullptr : &d.trials.front();
         const bool region = trial != nullptr && trial->loop == "ok";
         const auto inline_bytes = trial == nullptr ? 0 : trial->inline_bytes;
+        const auto path = d.fast_path.empty() ? "verbs" : d.fast_path;
         const auto& limit = facts.host.memlock_bytes;
         const auto memlock = facts.host.ipc_lock || !limit ? "unlimited" : std::to_string(*limit);
         all.push_back(boost::json::object{
             {"device", d.name},
             {"provider", d.driver},
-            {"fast_path", "verbs"},
+            {"fast_path", path},
+            {"fast_path_detail", d.fast_path_detail},
             {"lease_key_proven", region ? "region" : "none"},
             {"read_depth", d.max_read_depth},
             {"inline_bytes", inline_bytes},
             {"memlock_bytes", limit ? boost::json::value(*limit) : boost::json::value("unlimited")},
             {"memlock_counts", !facts.host.ipc_lock},
             {"budget_bytes", budget}});
-        lines.push_back(d.name + ": provider " + d.driver +
-                        " by verbs; lease keys proven: " + (region ? "region" : "none") +
-                        "; READ depth " + std::to_string(d.max_read_depth) + "; inline " +
-                        std::to_string(inline_bytes) + "; memlock " + memlock + " of " +
-                        std::to_string(budget) + " wanted");
+        auto line = d.name + ": provider " + d.driver + " by " + path;
+        if (!d.fast_path_detail.empty()) line.append(" (").append(d.fast_path_detail).append(")");
+        line.append("; lease keys proven: ").append(region ? "region" : "none");
+        line.append("; READ depth ").append(std::to_string(d.max_read_depth));
+        line.append("; inline ").append(std::to_string(inline_bytes));
+        line.append("; memlock ").append(memlock);
+        line.append(" of ").append(std::to_string(budget)).append(" wanted");
+        lines.push_back(std::move(line));
     }
     return all;
 }
@@ -161,7 +166,7 @@ result<diag::report> examine(const command_line& line, const doctor_settings& s,
     so_far.publish(report_on(*facts, s, masked));
 
     if (!wants_recorded(line) && !line.has("no-trial")) {
-        diag::try_devices(*fabric::make_verbs_provider(), *facts);
+        diag::try_devices(*fabric::make_provider(node_options::from_environment().mlx5), *facts);
     }
     if (s.watch > 0ms) {
         std::this_thread::sleep_for(s.watch);

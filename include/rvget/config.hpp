@@ -38,6 +38,15 @@ struct tls_options {
     }
 };
 
+/// Who writes the rings of a ConnectX that a consumer's READs are posted to. Other devices do not
+/// know the difference, and no choice is needed for a get to work.
+enum class mlx5_choice : std::uint8_t {
+    automatic,  ///< libibverbs, until the direct path has run on a ConnectX: it never has
+    off,        ///< libibverbs
+    verbs_qp,   ///< this library, on queue pairs that libibverbs made; libibverbs where that fails
+    devx,       ///< this library, on queue pairs of its own making; not built yet: as verbs_qp
+};
+
 struct node_options {
     /// Where to serve; none: this node only gets. Port 0 takes a free one.
     std::optional<endpoint_address> listen;
@@ -49,6 +58,9 @@ struct node_options {
     bool rdma_disabled = false;
     /// Name of the RDMA device ("mlx5_0"); empty: the first one with a usable port.
     std::string device;
+    /// As consumer. `from_environment()` also sets it where RVGET_MLX5 is auto, off, verbs_qp or
+    /// devx. What came of it is in node::rdma().
+    mlx5_choice mlx5 = mlx5_choice::automatic;
 
     /// As owner: what keys leases have.
     lease_key_choice lease_keys = lease_key_choice::strongest;

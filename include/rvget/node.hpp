@@ -93,6 +93,8 @@ struct rdma_status {
     rvget::reason reason = rvget::reason::ok;
     std::string detail;
     std::string device;
+    std::string fast_path;         ///< who posts READs: "verbs" (libibverbs), "mlx5" (this library)
+    std::string fast_path_detail;  ///< why not as `node_options::mlx5` asked
     /// Of an owner: those in use, never `strongest`.
     lease_key_choice lease_keys = lease_key_choice::fence;
     std::string lease_keys_detail;  ///< why no stronger ones, where they were tried

@@ -12,6 +12,18 @@ namespace rvget {
 
 using namespace std::chrono_literals;
 
+namespace {
+
+std::optional<mlx5_choice> mlx5_choice_of(std::string_view value) {
+    using enum mlx5_choice;
+    for (const auto& [name, choice] : {std::pair{"auto", automatic}, std::pair{"off", off},
+                                       std::pair{"verbs_qp", verbs_qp}, std::pair{"devx", devx}})
+        if (value == name) return choice;
+    return std::nullopt;
+}
+
+}  // namespace
+
 node_options node_options::from_environment() {
     node_options o;
     if (const char* value = std::getenv("RVGET_RDMA_DISABLE")) {
@@ -23,6 +35,14 @@ node_options node_options::from_environment() {
             log(log_level::warning, "RVGET_RDMA_DISABLE=" + quoted(value) +
                                         " action=ignored cause=\"it is none of 1, true, yes, on, "
                                         "0, false, no, off\"");
+    }
+    if (const char* value = std::getenv("RVGET_MLX5")) {
+        if (const auto choice = mlx5_choice_of(value))
+            o.mlx5 = *choice;
+        else
+            log(log_level::warning,
+                "RVGET_MLX5=" + quoted(value) +
+                    " action=ignored cause=\"it is none of auto, off, verbs_qp, devx\"");
     }
     return o;
 }

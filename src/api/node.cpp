@@ -36,12 +36,12 @@ private:
 // ---- start and end
 
 result<node> node::start(node_options options) {
-    const auto provider = fabric::make_verbs_provider();
+    const auto provider = fabric::make_provider(options.mlx5);
     return impl::start(std::move(options), nullptr, provider.get());
 }
 
 result<node> node::start(node_options options, boost::asio::io_context& context) {
-    const auto provider = fabric::make_verbs_provider();
+    const auto provider = fabric::make_provider(options.mlx5);
     return impl::start(std::move(options), &context, provider.get());
 }
 
@@ -165,8 +165,11 @@ rdma_status node::rdma() const { return impl_->rdma_now(); }
 rdma_status node::impl::rdma_now() const {
     const auto& r = *rdma;
     if (!r.usable()) return {.reason = r.why_not(), .detail = r.why_not_detail()};
+    const auto path = r.device()->fast_path();
     return {.usable = true,
             .device = r.device()->facts().name,
+            .fast_path = path.name,
+            .fast_path_detail = path.detail,
             .lease_keys = choice_of(r.lease_keys()),
             .lease_keys_detail = r.lease_keys_detail()};
 }

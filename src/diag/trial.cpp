@@ -91,6 +91,11 @@ void try_devices(fabric::provider& provider, fabric::inventory::facts& facts) {
     for (auto& d : facts.devices) {
         if (!d.in_libibverbs || !d.uverbs_error.empty() || d.node_type == "RNIC") continue;
         auto device = provider.open(d.name);
+        if (device) {
+            auto path = (*device)->fast_path();
+            d.fast_path = std::move(path.name);
+            d.fast_path_detail = std::move(path.detail);
+        }
         for (const auto& p : d.ports) {
             if (p.state != "ACTIVE") continue;
             inventory::trial t{.port = p.number, .region_bytes = 16U << 20};

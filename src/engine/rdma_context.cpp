@@ -193,10 +193,9 @@ result<local_port> rdma_context::own_port() const {
 
 result<std::unique_ptr<fabric::queue_pair>> rdma_context::create_queue_pair(
     std::shared_ptr<fabric::completion_queue> completions, std::uint8_t port,
-    std::uint32_t send_requests) const {
+    const fabric::queue_pair_options& options) const {
     const std::lock_guard lock(facts_mutex_);  // it reads the port table that a refresh replaces
-    return device_->create_queue_pair(std::move(completions), port,
-                                      {.send_requests = send_requests});
+    return device_->create_queue_pair(std::move(completions), port, options);
 }
 
 result<std::uint32_t> rdma_context::gid_index_of(const fabric::port_identity& identity) const {

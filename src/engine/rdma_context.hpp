@@ -86,7 +86,7 @@ public:
     /// A Reliable Connection queue pair on that port. Blocking (milliseconds).
     [[nodiscard]] result<std::unique_ptr<fabric::queue_pair>> create_queue_pair(
         std::shared_ptr<fabric::completion_queue> completions, std::uint8_t port,
-        std::uint32_t send_requests) const;
+        const fabric::queue_pair_options& options) const;
     /// Where that GID stands in the port's table at this moment. Blocking (milliseconds).
     [[nodiscard]] result<std::uint32_t> gid_index_of(const fabric::port_identity& identity) const;
 

@@ -52,8 +52,8 @@ void read_lane::make(const std::string& own_address, const std::string& peer_add
                 return;
             }
             w->port = std::move(port.value());
-            auto made =
-                rdma.create_queue_pair(rdma.reading_queue(), w->port.identity.port, requests);
+            auto made = rdma.create_queue_pair(rdma.reading_queue(), w->port.identity.port,
+                                               {.send_requests = requests, .binds = false});
             if (!made) {
                 w->error = made.error();
                 return;

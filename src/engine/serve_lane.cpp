@@ -43,7 +43,8 @@ result<void> serve_lane::wiring::run(const rdma_context& rdma) {
     facts.lid = identity.lid;
     facts.path_mtu = identity.active_mtu;
     facts.read_depth = rdma.responder_depth();
-    auto made = rdma.create_queue_pair(completions, identity.port, send_requests);
+    auto made =
+        rdma.create_queue_pair(completions, identity.port, {.send_requests = send_requests});
     if (!made) return made.error();
     auto& qp = *made.value();
     facts.number = qp.number();

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include <rvget/config.hpp>
 #include <rvget/error.hpp>
 
 #include "route/facts.hpp"
@@ -198,6 +199,7 @@ struct queue_pair_options {
     std::uint32_t send_requests = 64;  ///< room in the send queue, signalled or not
     std::uint32_t receive_requests = 1;
     std::uint32_t inline_bytes = 0;
+    bool binds = true;  ///< without, it takes no binds and invalidations, and may be a faster one
 };
 
 /// What this end of a lane is, once a device and a port are chosen.
@@ -223,6 +225,12 @@ struct async_event {
     std::uint32_t queue_pair_number = 0;
 };
 
+/// How requests of queue pairs without binds reach the device.
+struct fast_path {
+    std::string name = "verbs";  ///< or "mlx5": written into its rings by this library
+    std::string detail;          ///< why not the one that was asked for
+};
+
 /// An opened device with one protection domain.
 class device {
 public:
@@ -230,6 +238,7 @@ public:
     /// Facts as of opening; ports and GIDs as of the last refresh().
     [[nodiscard]] virtual const route::device_facts& facts() const noexcept = 0;
     [[nodiscard]] virtual const fabric::quirks& quirks() const noexcept = 0;
+    [[nodiscard]] virtual fabric::fast_path fast_path() const { return {}; }
     /// Queries ports and GID tables anew (they change live, MTU without any event).
     virtual result<void> refresh() = 0;
 
@@ -276,5 +285,7 @@ public:
 
 /// The libibverbs body.
 std::unique_ptr<provider> make_verbs_provider();
+/// The same, with the direct path on the devices where `choice` asks for it and it can be had.
+std::unique_ptr<provider> make_provider(mlx5_choice choice);
 
 }  // namespace rvget::fabric

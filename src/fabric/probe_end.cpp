@@ -57,7 +57,8 @@ result<std::unique_ptr<probe_end>> probe_end::make(device& device, std::uint8_t 
     if (!sink) return sink.error();
     auto completions = device.create_completion_queue(16);
     if (!completions) return completions.error();
-    auto pair = device.create_queue_pair(*completions, port, {.send_requests = 8});
+    auto pair = device.create_queue_pair(
+        *completions, port, {.send_requests = 8, .binds = has(rights, access::window_bind)});
     if (!pair) return pair.error();
     made->served_region_ = std::move(*served);
     made->sink_region_ = std::move(*sink);

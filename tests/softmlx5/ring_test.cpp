@@ -602,11 +602,11 @@ BOOST_AUTO_TEST_CASE(armed_ring_tells_of_new_completions_once_also_with_some_not
     BOOST_TEST(violations().all().empty());
 }
 
-BOOST_AUTO_TEST_CASE(queue_pair_that_expects_checksums_is_not_taken_over) {
+BOOST_AUTO_TEST_CASE(queue_pair_that_would_expect_checksums_is_not_made_for_the_direct_path) {
     opened on;
-    end left(on);
     ::setenv("MLX5_QP_SIGNATURE", "1", 1);
-    const auto refused = library().take_over(left.pair.get());
+    ibv_qp_init_attr_ex attr{};
+    const auto refused = library().create_queue_pair(on.context.get(), attr);
     ::unsetenv("MLX5_QP_SIGNATURE");
     BOOST_REQUIRE(!refused);
     BOOST_TEST(refused.error().message().find("MLX5_QP_SIGNATURE") != std::string::npos);

@@ -202,6 +202,7 @@ public:
     [[nodiscard]] const fabric::quirks& quirks() const noexcept override {
         return beneath_->quirks();
     }
+    [[nodiscard]] fabric::fast_path fast_path() const override { return beneath_->fast_path(); }
     result<void> refresh() override {
         return run<result<void>>(*plan_, call::refresh, [&] { return beneath_->refresh(); });
     }

@@ -126,6 +126,8 @@ struct device {
     std::uint32_t max_sge = 0;
     std::uint64_t max_region_bytes = 0;
     bool memory_windows_type2 = false;
+    std::string fast_path;         ///< who posts READs: "verbs", "mlx5"; empty: it was not opened
+    std::string fast_path_detail;  ///< why not the one that was asked for
     std::vector<port> ports;
     std::vector<trial> trials;
 };
@@ -134,7 +136,8 @@ BOOST_DESCRIBE_STRUCT(device, (),
                        virtual_function, numa_node, link_speed, link_speed_max, link_width,
                        link_width_max, aer_correctable, aer_fatal, uverbs, uverbs_error,
                        in_libibverbs, max_read_depth, max_queue_pairs, queue_pairs, max_sge,
-                       max_region_bytes, memory_windows_type2, ports, trials))
+                       max_region_bytes, memory_windows_type2, fast_path, fast_path_detail, ports,
+                       trials))
 
 struct gpu {
     std::string pci;

@@ -1,11 +1,14 @@
 #include "fabric/mlx5/takeover.hpp"
 
 #include <bit>
+#include <cerrno>
 #include <cstdlib>
 
 #include <dlfcn.h>
 
 #include <infiniband/mlx5dv.h>
+
+#include "fabric/verbs/text.hpp"
 
 namespace rvget::fabric::mlx5 {
 
@@ -66,11 +69,23 @@ const library* library::find(std::string& why) {
 
 bool library::supports(ibv_device* device) const { return functions_->is_supported(device); }
 
-ibv_qp* library::create_queue_pair(ibv_context* context, ibv_qp_init_attr_ex& attr) const {
+result<ibv_qp*> library::create_queue_pair(ibv_context* context, ibv_qp_init_attr_ex& attr) const {
+    const auto refused = [&](const std::string& why) {
+        return failure{device_errc::resource, std::string(ibv_get_device_name(context->device)) +
+                                                  ": no queue pair to be written directly: " + why +
+                                                  "; verbs are used"};
+    };
+    // libmlx5 looks here each time, and then makes one that expects a checksum in every request.
+    if (const char* sign = std::getenv("MLX5_QP_SIGNATURE"); sign != nullptr) {
+        return refused("MLX5_QP_SIGNATURE is set");
+    }
     mlx5dv_qp_init_attr direct{};
     direct.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
     direct.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE;
-    return functions_->create_qp(context, &attr, &direct);
+    errno = 0;
+    auto* made = functions_->create_qp(context, &attr, &direct);
+    if (made == nullptr) return refused("mlx5dv_create_qp: " + verbs::errno_text(errno));
+    return made;
 }
 
 result<send_queue_memory> library::take_over(ibv_qp* queue_pair) const {
@@ -80,10 +95,6 @@ result<send_queue_memory> library::take_over(ibv_qp* queue_pair) const {
                            ": queue pair " + std::to_string(queue_pair->qp_num) +
                            " cannot be written directly: " + why + "; verbs are used"};
     };
-    // Then libmlx5 makes queue pairs that expect a checksum in every request.
-    if (const char* sign = std::getenv("MLX5_QP_SIGNATURE"); sign != nullptr && *sign != '\0') {
-        return refused("MLX5_QP_SIGNATURE is set");
-    }
     mlx5dv_qp out{};
     mlx5dv_obj object{};
     object.qp = {.in = queue_pair, .out = &out};

@@ -21,9 +21,10 @@ public:
     static const library* find(std::string& why);
 
     [[nodiscard]] bool supports(ibv_device* device) const;
-    /// A queue pair that its owner may take over: answers never go into completions, whatever the
-    /// environment says. Null and errno on failure.
-    ibv_qp* create_queue_pair(ibv_context* context, ibv_qp_init_attr_ex& attr) const;
+    /// A queue pair that its owner may take over, and that the caller owns: answers never go into
+    /// completions, whatever the environment says. The failure says what is in the way.
+    [[nodiscard]] result<ibv_qp*> create_queue_pair(ibv_context* context,
+                                                    ibv_qp_init_attr_ex& attr) const;
     /// Only before anything was posted to it, and only if nothing else uses its register: made in a
     /// parent domain with a thread domain of its own. The failure says what is in the way.
     [[nodiscard]] result<send_queue_memory> take_over(ibv_qp* queue_pair) const;
