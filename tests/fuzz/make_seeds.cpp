@@ -139,6 +139,11 @@ void write_seeds(const std::filesystem::path& root) {
 
     write_sessions(root);
 
+    seed_folder completions(root, "mlx5_completion");
+    for (const std::string_view last : {"00", "d0", "04", "20", "f1"}) {
+        completions.add(wire::test::from_hex(std::string(126, '0') + std::string(last)));
+    }
+
     const handle name{node_id{0x0123456789abcdef}, 0xfedcba9876543210};
     seed_folder handles(root, "handle");
     handles.add(name.to_string());
