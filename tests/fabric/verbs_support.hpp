@@ -31,7 +31,7 @@ T need(result<T> r) {
 /// The device under test: RVGET_RDMA_DEVICE, else the first. Without any the test fails: a run that
 /// met no device has shown nothing.
 inline std::shared_ptr<device> open_device() {
-    auto provider = make_verbs_provider();
+    auto provider = make_provider(node_options::from_environment().mlx5);
     std::string name;
     if (const char* wanted = std::getenv("RVGET_RDMA_DEVICE")) {
         name = wanted;
@@ -130,13 +130,18 @@ inline void connect(fabric::queue_pair& qp, const route::candidate& at, std::uin
     need(qp.to_ready_to_send({.starting_psn = own_psn, .initiator_depth = 16, .retry = o.retry}));
 }
 
-/// Two queue pairs of one device, joined: `reader` posts, `owner` answers.
+inline queue_pair_options without_binds(queue_pair_options options) {
+    options.binds = false;
+    return options;
+}
+
+/// Two queue pairs of one device, joined: `reader` posts, `owner` answers, and may bind windows.
 struct loopback {
     explicit loopback(queue_pair_options options = {}, connect_options how = {})
         : nic(open_device()),
           reader_queue(need(nic->create_completion_queue(256))),
           owner_queue(need(nic->create_completion_queue(256))),
-          reader(need(nic->create_queue_pair(reader_queue, 1, options))),
+          reader(need(nic->create_queue_pair(reader_queue, 1, without_binds(options)))),
           owner(need(nic->create_queue_pair(owner_queue, 1, options))),
           at(chosen(*nic)) {
         connect(*reader, at, 0x123456, facts_of(*owner, at, 0xabcdef), how);

@@ -399,7 +399,7 @@ BOOST_AUTO_TEST_CASE(completions_of_a_destroyed_queue_pair_are_nobodys) {
     const auto nic = open_device();
     auto queue = need(nic->create_completion_queue(64));
     for (int round = 0; round < 3; ++round) {
-        auto qp = need(nic->create_queue_pair(queue, 1, {}));
+        auto qp = need(nic->create_queue_pair(queue, 1, without_binds({})));
         need(qp->to_init(access::remote_read));
         need(qp->to_error());
         need(qp->post_marker(static_cast<std::uint64_t>(round)));

@@ -133,8 +133,8 @@ struct consumer_fixture {
     remote_owner& owner = suite::owner;
     std::span<std::byte> memory{suite::memory};
     std::shared_ptr<fabric::fault::plan> plan = std::make_shared<fabric::fault::plan>();
-    std::unique_ptr<fabric::provider> provider =
-        fabric::fault::make_fault_provider(fabric::make_verbs_provider(), plan);
+    std::unique_ptr<fabric::provider> provider = fabric::fault::make_fault_provider(
+        fabric::make_provider(node_options::from_environment().mlx5), plan);
     std::optional<node> consumer;
 
     /// Options with which a get of `medium` takes many posts, so that something can happen between.

@@ -51,7 +51,7 @@ void late_reads_are_refused(lease_key_choice keys) {
     auto owner = start(keys);
     const auto slot = stage(owner).slot;
     const auto other = stage(owner).slot;
-    const auto provider = fabric::make_verbs_provider();
+    const auto provider = fabric::make_provider(node_options::from_environment().mlx5);
     rogue_consumer rogue(*provider, connect_raw(*owner.address()), payload_bytes);
     std::vector<wire::descriptor> leases;
     for (unsigned i = 0; i < rounds(); ++i) leases.push_back(rogue.lease(slot));
@@ -90,7 +90,8 @@ void gets_beside_a_refused_read(lease_key_choice keys) {
     const auto from = owner.url_of(owner.stage(std::move(staging)).value());
 
     const auto plan = std::make_shared<fabric::fault::plan>();
-    const auto nic = fabric::fault::make_fault_provider(fabric::make_verbs_provider(), plan);
+    const auto nic = fabric::fault::make_fault_provider(
+        fabric::make_provider(node_options::from_environment().mlx5), plan);
     auto consumer =
         start_node_on(nic.get(), {.registered_budget_bytes = std::size_t{128} << 20}).value();
     BOOST_REQUIRE((consumer.get(from)->report.path == path::rdma));

@@ -27,8 +27,8 @@ int main(int argc, char** argv) {
                          std::strtoull(argv[++i], nullptr, 10), [] { std::raise(SIGKILL); });
         if (a == "--disable-rdma") o.rdma_disabled = true;
     }
-    const auto provider =
-        rvget::fabric::fault::make_fault_provider(rvget::fabric::make_verbs_provider(), plan);
+    const auto provider = rvget::fabric::fault::make_fault_provider(
+        rvget::fabric::make_provider(rvget::node_options::from_environment().mlx5), plan);
     auto node = rvget::start_node_on(provider.get(), o);
     if (!node) return 1;
     auto got = node.value().get(from.value());

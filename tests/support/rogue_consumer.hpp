@@ -115,7 +115,9 @@ private:
     }
     void make_queue_pair() {
         ++generation_;
-        queue_pair_ = device_->create_queue_pair(completions_, port_, {.send_requests = 4}).value();
+        queue_pair_ =
+            device_->create_queue_pair(completions_, port_, {.send_requests = 4, .binds = false})
+                .value();
         queue_pair_->to_init(fabric::access::none).value();
     }
     void connect(const wire::queue_pair_facts& owner) {

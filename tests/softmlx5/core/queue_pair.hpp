@@ -58,6 +58,13 @@ enum class queue_pair_event : std::uint8_t {
     communication_established
 };
 
+/// How a device may let down a request in ways that no peer brings about.
+struct spoiled {
+    syndrome why = syndrome::none;
+    std::uint8_t vendor = 0;
+    std::uint32_t missing_bytes = 0;  ///< its completion says that many fewer
+};
+
 /// What a queue pair needs of the device around it.
 struct surroundings {
     violation_log& log;
@@ -86,6 +93,8 @@ public:
     /// A doorbell that another may have overwritten before a poll saw it.
     void ring_from_record();
     void receive(packet&& arrived);
+    /// The next request that starts ends as `f` says, whatever it asks for.
+    void spoil_next(const spoiled& f) { spoil_ = f; }
     /// Timers, and receives posted in the error state.
     void tick();
 
@@ -99,6 +108,7 @@ private:
         bool numbered = false;
         std::uint32_t sequence = 0;
         std::uint32_t bytes = 0;
+        std::uint32_t missing_bytes = 0;
         std::vector<std::byte> scattered;
         time_point sent{};
     };
@@ -149,6 +159,7 @@ private:
     unsigned retries_ = 0;
     unsigned rnr_retries_ = 0;
     std::optional<time_point> resume_;
+    std::optional<spoiled> spoil_;
 
     std::uint16_t received_ = 0;
     std::uint32_t expected_sequence_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "softmlx5/core/bytes.hpp"
 #include "softmlx5/core/queue_pair.hpp"
@@ -151,6 +152,13 @@ void queue_pair::pump() {
 }
 
 void queue_pair::launch(request& one) {
+    if (const auto spoil = std::exchange(spoil_, std::nullopt)) {
+        one.missing_bytes = spoil->missing_bytes;
+        if (spoil->why != syndrome::none) {
+            fail(one, spoil->why, spoil->vendor);
+            return;
+        }
+    }
     if (one.work.code == opcode::nop) {
         one.at = stage::done;
         return;
@@ -359,7 +367,7 @@ void queue_pair::complete(const request& one) {
     entry.why = one.why;
     entry.vendor = one.vendor;
     if (one.why == syndrome::none) {
-        entry.bytes = one.work.reads() ? one.bytes : 0;
+        entry.bytes = one.work.reads() ? one.bytes - one.missing_bytes : 0;
         entry.scattered = one.scattered;
     }
     completions->write(entry, static_cast<std::uint64_t>(around_.now().count()));

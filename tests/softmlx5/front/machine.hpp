@@ -2,6 +2,7 @@
 // What stands for the kernel and the hardware of this process: the device, the thread that runs it,
 // and the files through which libibverbs and libmlx5 reach it.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -47,6 +48,9 @@ public:
         std::byte* device_side = nullptr;
         std::uint64_t offset = 0;
     };
+    /// Whether UAR pages are to be had; without, as on a device whose pages are all taken.
+    void set_pages_left(bool yes) noexcept { pages_left_ = yes; }
+    [[nodiscard]] bool pages_left() const noexcept { return pages_left_; }
     uar_page take_page();
     void give_back(const uar_page& page);
     /// What mmap() of a UAR does.
@@ -72,6 +76,7 @@ private:
     watch_mode mode_;
     int memory_file_ = -1;
     std::uint64_t memory_bytes_ = 0;
+    std::atomic<bool> pages_left_ = true;
     std::vector<uar_page> free_pages_;
     std::map<std::uint64_t, std::byte*> device_sides_;  ///< by offset
     std::map<std::uintptr_t, mapping> mappings_;

@@ -281,6 +281,7 @@ int uverbs_file::destroy_completion_queue(const attributes& in) {
 int uverbs_file::allocate_uar(const attributes& in) {
     const auto type = in.in<std::uint8_t>(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE);
     if (!type || *type > 1) return EINVAL;
+    if (!machine_.pages_left()) return ENOMEM;
     const auto page = machine_.take_page();
     const auto number = machine_.nic().add_uar(
         page.device_side, *type == 0 ? uar_kind::blue_flame : uar_kind::uncached);
