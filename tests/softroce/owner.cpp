@@ -2,6 +2,7 @@
 // answers questions through files in the directory that both hosts share.
 //
 //     softroce_owner SHARE [--large] [--region] [--rdma-disabled] [--lease-timeout MS]
+//         [--all-by-rdma] [--size BYTES]...
 //
 // With --region the payloads lie in memory of its own that it registers.
 
@@ -76,6 +77,11 @@ int main(int argc, char** argv) {
         if (a == "--region") in_region = true;
         if (a == "--large") sizes.push_back(rvget::test::large_payload);
         if (a == "--rdma-disabled") o.rdma_disabled = true;
+        if (a == "--size") sizes.push_back(std::strtoull(argv[++i], nullptr, 10));
+        if (a == "--all-by-rdma") {
+            o.inline_max = 0;
+            o.rdma_min_bytes = 1;
+        }
         if (a == "--lease-timeout") o.lease_timeout = std::chrono::milliseconds(atoi(argv[++i]));
     }
     auto started = rvget::node::start(o);
