@@ -54,7 +54,8 @@ struct request_modes {
 template <class Platform = hardware>
 class send_queue {
 public:
-    explicit send_queue(const send_queue_memory& m) : memory_(m), slots_(m.blocks) {}
+    explicit send_queue(const send_queue_memory& m)
+        : memory_(m), end_(m.ring + m.blocks * layout::block), slots_(m.blocks) {}
 
     [[nodiscard]] const send_queue_memory& memory() const noexcept { return memory_; }
     [[nodiscard]] std::uint32_t free_blocks() const noexcept {
@@ -68,52 +69,49 @@ public:
     // not fit now (or at all). `id` comes back from `complete`.
     bool add_read(std::uint64_t id, std::span<const local_piece> pieces, remote_place from,
                   request_modes modes) {
-        const auto used = count_used(pieces);
-        if (!begin(id, layout::operation_read, 2 + used, modes, 0)) return false;
-        for (const auto& p : pieces) slot_of(latest_).read_bytes += p.bytes;
-        put_remote(from);
-        put_pieces(pieces);
+        const auto used = sum_up(pieces);
+        auto* at = begin(id, layout::operation_read, 2 + used.count, modes, 0, used.bytes);
+        if (at == nullptr) return false;
+        put_pieces(put_remote(at, from), pieces);
         return true;
     }
     bool add_send(std::uint64_t id, std::span<const local_piece> pieces, request_modes modes,
                   std::optional<std::uint32_t> immediate = {}) {
-        if (!begin(id, send_operation(immediate), 1 + count_used(pieces), modes,
-                   immediate.value_or(0))) {
-            return false;
-        }
-        put_pieces(pieces);
+        auto* at = begin(id, send_operation(immediate), 1 + sum_up(pieces).count, modes,
+                         immediate.value_or(0));
+        if (at == nullptr) return false;
+        put_pieces(at, pieces);
         return true;
     }
     bool add_inline_send(std::uint64_t id, std::span<const std::byte> bytes, request_modes modes,
                          std::optional<std::uint32_t> immediate = {}) {
         const auto units = bytes.empty() ? 0 : (bytes.size() + 4 + layout::unit - 1) / layout::unit;
-        if (!begin(id, send_operation(immediate), 1 + units, modes, immediate.value_or(0))) {
-            return false;
-        }
-        if (!bytes.empty()) put_inline(bytes);
+        auto* at = begin(id, send_operation(immediate), 1 + units, modes, immediate.value_or(0));
+        if (at == nullptr) return false;
+        if (!bytes.empty()) put_inline(at, bytes);
         return true;
     }
     bool add_fetch_add(std::uint64_t id, const local_piece& answer, remote_place at,
                        std::uint64_t add, request_modes modes) {
-        if (!begin(id, layout::operation_fetch_add, 4, modes, 0)) return false;
-        put_remote(at);
-        store64(at_, add);  // the compare word has no meaning and stays as it was
-        advance();
-        put_piece(answer);
+        auto* to = begin(id, layout::operation_fetch_add, 4, modes, 0);
+        if (to == nullptr) return false;
+        to = put_remote(to, at);
+        store64(to, add);  // the compare word has no meaning and stays as it was
+        put_piece(to + layout::unit, answer);
         return true;
     }
     bool add_compare_swap(std::uint64_t id, const local_piece& answer, remote_place at,
                           std::uint64_t compare, std::uint64_t swap, request_modes modes) {
-        if (!begin(id, layout::operation_compare_swap, 4, modes, 0)) return false;
-        put_remote(at);
-        store64(at_, swap);
-        store64(at_ + 8, compare);
-        advance();
-        put_piece(answer);
+        auto* to = begin(id, layout::operation_compare_swap, 4, modes, 0);
+        if (to == nullptr) return false;
+        to = put_remote(to, at);
+        store64(to, swap);
+        store64(to + 8, compare);
+        put_piece(to + layout::unit, answer);
         return true;
     }
     bool add_nop(std::uint64_t id, request_modes modes) {
-        return begin(id, layout::operation_nop, 1, modes, 0);
+        return begin(id, layout::operation_nop, 1, modes, 0) != nullptr;
     }
 
     /// Drops what was added since the last `ring`.
@@ -132,7 +130,7 @@ public:
                                big_endian(std::uint32_t{next_}));
         Platform::before_register();
         auto* to = memory_.registers + half_;
-        const auto* from = block_of(latest_);
+        const auto* from = latest_;
         if (added_ == 1 && latest_units_ > 1 &&
             latest_units_ * layout::unit <= memory_.half_bytes) {
             copy_blocks(to, from, (latest_units_ + 3) / 4);
@@ -186,16 +184,20 @@ private:
     static std::uint8_t send_operation(const std::optional<std::uint32_t>& immediate) noexcept {
         return immediate ? layout::operation_send_immediate : layout::operation_send;
     }
-    static std::size_t count_used(std::span<const local_piece> pieces) noexcept {
-        std::size_t used = 0;
-        for (const auto& p : pieces) used += p.bytes > 0 ? 1 : 0;
-        return used;
+    struct sum {
+        std::size_t count = 0;  ///< of pieces that are not empty
+        std::uint32_t bytes = 0;
+    };
+    static sum sum_up(std::span<const local_piece> pieces) noexcept {
+        sum all;
+        for (const auto& p : pieces) {
+            all.count += p.bytes > 0 ? 1 : 0;
+            all.bytes += p.bytes;
+        }
+        return all;
     }
     [[nodiscard]] std::byte* block_of(std::uint16_t index) const noexcept {
         return memory_.ring + (index & (memory_.blocks - 1)) * layout::block;
-    }
-    [[nodiscard]] std::byte* end() const noexcept {
-        return memory_.ring + memory_.blocks * layout::block;
     }
     static std::uint64_t load64(const std::byte* from) noexcept {
         std::uint64_t value = 0;
@@ -211,68 +213,77 @@ private:
         std::memcpy(to, &v, sizeof v);
     }
 
-    bool begin(std::uint64_t id, std::uint8_t operation, std::size_t units, request_modes modes,
-               std::uint32_t immediate) noexcept {
+    // A request's control segment, and the two behind it, lie in its first block: only what comes
+    // after those can be at the end of the ring.
+
+    /// Where the segment behind the control segment goes; null where the request does not fit.
+    std::byte* begin(std::uint64_t id, std::uint8_t operation, std::size_t units,
+                     request_modes modes, std::uint32_t immediate,
+                     std::uint32_t read_bytes = 0) noexcept {
         const auto blocks = (units + 3) / 4;
-        if (units > layout::max_units || blocks > free_blocks()) return false;
-        latest_ = next_;
-        latest_units_ = units;
-        at_ = block_of(next_);
-        store32(at_, std::uint32_t{next_} << 8 | operation);
-        store32(at_ + 4, memory_.number << 8 | static_cast<std::uint32_t>(units));
-        store32(at_ + 8, (modes.signalled ? layout::mode_signalled : 0U) |
-                             (modes.solicited ? layout::mode_solicited : 0U) |
-                             (modes.fence ? layout::mode_fence : 0U));
-        store32(at_ + 12, immediate);
-        advance();
+        if (units > layout::max_units || blocks > free_blocks()) return nullptr;
+        auto* at = block_of(next_);
+        store32(at, std::uint32_t{next_} << 8 | operation);
+        store32(at + 4, memory_.number << 8 | static_cast<std::uint32_t>(units));
+        store32(at + 8, (modes.signalled ? layout::mode_signalled : 0U) |
+                            (modes.solicited ? layout::mode_solicited : 0U) |
+                            (modes.fence ? layout::mode_fence : 0U));
+        store32(at + 12, immediate);
         const auto after = static_cast<std::uint16_t>(next_ + blocks);
-        slot_of(next_) = {.id = id, .index = next_, .next = after, .count = ++count_};
+        auto& s = slot_of(next_);
+        s.id = id;
+        s.index = next_;
+        s.next = after;
+        s.count = ++count_;
+        s.read_bytes = read_bytes;
+        latest_ = at;
+        latest_units_ = units;
         next_ = after;
         ++added_;
-        return true;
+        return at + layout::unit;
     }
-    void advance() noexcept {
-        at_ += layout::unit;
-        if (at_ == end()) at_ = memory_.ring;
+    static std::byte* put_remote(std::byte* at, const remote_place& r) noexcept {
+        store64(at, r.address);
+        store32(at + 8, r.key);
+        store32(at + 12, 0);
+        return at + layout::unit;
     }
-    void put_remote(const remote_place& r) noexcept {
-        store64(at_, r.address);
-        store32(at_ + 8, r.key);
-        store32(at_ + 12, 0);
-        advance();
+    static void put_piece(std::byte* at, const local_piece& p) noexcept {
+        store32(at, p.bytes);
+        store32(at + 4, p.key);
+        store64(at + 8, p.address);
     }
-    void put_piece(const local_piece& p) noexcept {
-        store32(at_, p.bytes);
-        store32(at_ + 4, p.key);
-        store64(at_ + 8, p.address);
-        advance();
-    }
-    void put_pieces(std::span<const local_piece> pieces) noexcept {
+    void put_pieces(std::byte* at, std::span<const local_piece> pieces) const noexcept {
         for (const auto& p : pieces) {
-            if (p.bytes > 0) put_piece(p);
+            if (p.bytes == 0) continue;
+            if (at == end_) at = memory_.ring;
+            put_piece(at, p);
+            at += layout::unit;
         }
     }
     /// Inline bytes follow their count without a gap, so the ring may end within them.
-    void put_inline(std::span<const std::byte> bytes) noexcept {
-        store32(at_, layout::inline_flag | static_cast<std::uint32_t>(bytes.size()));
-        auto* to = at_ + 4;
-        const auto first = std::min(bytes.size(), static_cast<std::size_t>(end() - to));
+    void put_inline(std::byte* at, std::span<const std::byte> bytes) const noexcept {
+        store32(at, layout::inline_flag | static_cast<std::uint32_t>(bytes.size()));
+        auto* to = at + 4;
+        const auto first = std::min(bytes.size(), static_cast<std::size_t>(end_ - to));
         std::memcpy(to, bytes.data(), first);
         std::memcpy(memory_.ring, bytes.data() + first, bytes.size() - first);
     }
     /// Ascending stores of 8 bytes, each once: what a library's memcpy does is not defined.
-    void copy_blocks(std::byte* to, const std::byte* from, std::size_t blocks) noexcept {
+    void copy_blocks(std::byte* to, const std::byte* from, std::size_t blocks) const noexcept {
         for (; blocks > 0; --blocks) {
+#pragma GCC unroll 8
             for (std::size_t i = 0; i < layout::block; i += 8) {
                 Platform::store_register(to + i, load64(from + i));
             }
             to += layout::block;
             from += layout::block;
-            if (from == end()) from = memory_.ring;
+            if (from == end_) from = memory_.ring;
         }
     }
 
     send_queue_memory memory_;
+    std::byte* end_ = nullptr;  ///< of the ring
     std::vector<slot> slots_;
     std::uint16_t next_ = 0;  ///< counts blocks, not requests; never masked but to find a slot
     std::uint16_t rung_ = 0;
@@ -281,9 +292,8 @@ private:
     std::uint32_t count_ = 0;  ///< of requests ever added
     std::uint32_t done_ = 0;   ///< of those known to be done
     std::uint32_t half_ = 0;
-    std::uint16_t latest_ = 0;
+    const std::byte* latest_ = nullptr;  ///< the request added last
     std::size_t latest_units_ = 0;
-    std::byte* at_ = nullptr;
 };
 
 }  // namespace rvget::fabric::mlx5
