@@ -41,6 +41,19 @@ class Doctor(Case):
         self.assertTrue(report["facts"]["verdicts"])
         self.assertEqual(sum(report["summary"].values()), len(report["findings"]))
 
+    def test_path_of_each_device_is_told_with_the_reason_why_no_other(self):
+        def direct(machine):
+            machine["devices"][0]["fast_path"] = "mlx5"
+            machine["devices"][1]["fast_path"] = "verbs"
+            machine["devices"][1]["fast_path_detail"] = "MLX5_QP_SIGNATURE is set"
+        facts = self.facts(direct)
+        told = parsed(run("doctor", "--json", "--facts", facts))["facts"]["rendezvous"]
+        self.assertEqual([(d["fast_path"], d["fast_path_detail"]) for d in told[:2]],
+                         [("mlx5", ""), ("verbs", "MLX5_QP_SIGNATURE is set")])
+        # Recorded before there was a choice.
+        told = parsed(run("doctor", "--json", "--facts", HEALTHY))["facts"]["rendezvous"]
+        self.assertEqual({d["fast_path"] for d in told}, {"verbs"})
+
     def test_down_port_is_status_2_with_the_command_that_mends_it(self):
         def down(machine):
             machine["devices"][0]["ports"][0]["state"] = "DOWN"

@@ -43,6 +43,15 @@ class Fetching(Case):
         self.assertIn((result["path"], result["reason"]), [("chunked", "not_configured"), ("rdma", "ok")])
         self.assertEqual(result["device"] == "-", result["path"] == "chunked")
 
+    def test_unknown_mlx5_path_is_ignored_with_a_warning(self):
+        _, url = self.serve_url(self.file("in", pattern(5000)))
+        for value, said in (("verbs_qp", b""), ("fast", b"RVGET_MLX5=fast action=ignored")):
+            with self.subTest(value=value):
+                finished = run("get", url, "-o", self.path("out"), env=dict(os.environ, RVGET_MLX5=value))
+                self.assertStatus(finished, OK)
+                self.assertIn(said, finished.stderr)
+                self.assertEqual(bool(finished.stderr), bool(said))
+
     def test_segments_of_any_size_give_the_same_bytes(self):
         size = 3 * MIB + 5
         _, url = self.serve_url(self.file("in", pattern(size)))
