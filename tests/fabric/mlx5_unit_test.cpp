@@ -124,6 +124,19 @@ BOOST_AUTO_TEST_CASE(poll_reads_the_owner_before_its_barrier_and_publishes_behin
     recorder::take();
 }
 
+BOOST_AUTO_TEST_CASE(entry_that_was_never_written_is_none_whatever_its_owner_bit) {
+    alignas(64) std::array<std::byte, 64> entry{};
+    std::array<std::uint32_t, 2> record{};
+    alignas(64) std::array<std::byte, 64> page{};
+    completion_ring<recorder> ring({entry.data(), 1, 64, record.data(), page.data(), 9});
+    ring_completion out;
+    for (const auto last : {0xf0, 0xf1}) {
+        entry[63] = static_cast<std::byte>(last);
+        BOOST_TEST((ring.poll(out) == ring_poll::empty));
+    }
+    recorder::take();
+}
+
 BOOST_AUTO_TEST_CASE(request_that_does_not_fit_changes_nothing) {
     memory m;
     send_queue<recorder> queue(m.sends());
