@@ -9,5 +9,6 @@ int serve(const arguments& given);
 int get(const arguments& given);
 int doctor(const arguments& given);
 int list(const arguments& given);
+int check(const arguments& given);
 
 }  // namespace rvget::tools

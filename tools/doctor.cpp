@@ -34,7 +34,7 @@ command_line describe() {
                       "reason why not and "
                       "the\ncommand that mends it; then everything else that is wrong or slow. "
                       "Changes nothing and "
-                      "needs no root.\n",
+                      "needs no root.\nBefore a pair of machines is blamed, see `rvget check`.\n",
                       diagnostic_exits());
     add_report_options(line);
     add_facts_options(line);

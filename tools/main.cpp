@@ -29,6 +29,7 @@ constexpr std::array commands{
     command{"get", "fetch what a URL names", get},
     command{"list", "show RDMA devices, ports and GIDs", list},
     command{"doctor", "find out why RDMA does not run, or not well, on this machine", doctor},
+    command{"check", "find out what is wrong between two machines", check},
 };
 
 std::string help() {

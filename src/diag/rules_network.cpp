@@ -244,7 +244,7 @@ judgement oversize(const subject& s) {
     }
     const std::string what = "a neighbour sends larger frames than this port takes: MTU mismatch";
     const std::vector<std::string> fix{set_mtu(s.net->name, 9000) + "  # as the neighbour",
-                                       "ib_read_lat HOST"};
+                                       "rvget check HOST"};
     const auto grown =
         growth(s, s.net->growth, {"rx_oversize_pkts_phy", "rx_out_of_range_len_phy"});
     if (grown.value_or(0) > 0)

@@ -67,10 +67,10 @@ judgement still(const subject& s, std::initializer_list<const char*> names, outc
 
 judgement retry(const subject& s) {
     auto lost = still(s, {"req_transport_retries_exceeded", "retry_exceeded_err"}, outcome::fail,
-                      "queue pairs die of exceeded retries", {"ib_read_lat HOST"});
+                      "queue pairs die of exceeded retries", {"rvget check HOST"});
     if (lost.outcome != outcome::pass) return lost;
     return still(s, {"local_ack_timeout_err", "completer_retry_err", "roce_adp_retrans_to"},
-                 outcome::warn, "packets are lost and sent again", {"ib_read_lat HOST"});
+                 outcome::warn, "packets are lost and sent again", {"rvget check HOST"});
 }
 
 /// Of each GID tried: the first that did not give "ok".
@@ -112,7 +112,7 @@ void add_traffic_rules(std::vector<rule>& table) {
                               {"packet_seq_err", "implied_nak_seq_err", "out_of_sequence",
                                "out_of_seq_request", "rcvd_seq_err"},
                               outcome::warn, "packets are lost or overtake each other",
-                              {"ib_read_lat HOST"});
+                              {"rvget check HOST"});
              }},
             {"cnt.buffer", port, "", "hw_counters, --watch", "warn: grows",
              [](const subject& s) {

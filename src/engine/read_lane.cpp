@@ -268,8 +268,7 @@ void read_lane::on_completion(const fabric::completion& c) {
          {connection_errc::queue_pair, "READ ended with \"" + std::string(to_string(c.status)) +
                                            "\" (vendor error " + std::to_string(c.vendor_error) +
                                            ") on " + describe() +
-                                           "; test the path between the two, with `ib_read_lat` "
-                                           "say, and that UDP port 4791 is open"},
+                                           "; `rvget check HOST` finds out why"},
          refused_ ? scope::read : scope::path);
 }
 

@@ -85,8 +85,7 @@ failure transition_failure(const transition& t, int error) {
                        ": " + transition_cause(t, std::abs(error));
     if (!t.peer.is_zero()) {
         text += "; own GID " + gid_text(t.own) + " at index " + std::to_string(t.gid_index) +
-                ", peer GID " + gid_text(t.peer) +
-                "; test the path to that peer, with `ib_read_lat` say";
+                ", peer GID " + gid_text(t.peer) + "; `rvget check HOST` finds out why";
     } else {
         text += "; see `ibv_devinfo -v` and `rdma link`";
     }

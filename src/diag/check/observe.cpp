@@ -1,0 +1,442 @@
+#include "diag/check/observe.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "diag/check/verdict.hpp"
+#include "diag/check/words.hpp"
+#include "diag/described.hpp"
+
+namespace rvget::diag {
+
+namespace {
+
+namespace json = boost::json;
+using namespace std::chrono_literals;
+
+constexpr std::size_t best_of_each = 3;
+// Acknowledge timeouts (4.096 us x 2^n, five times) of READs that are not to fail by a CPU that was
+// away for a moment: of one that is repeated, 1.3 s; where each retry is counted, 2.7 s.
+constexpr std::uint32_t patient_exponent = 16;
+constexpr std::uint32_t soak_exponent = 17;
+constexpr auto patience = 10s;  // for repeating, within the 60 s of a check
+
+/// Whether the READ may have failed by a moment's trouble: nothing came back, or the queue pair was
+/// in error before it. All else is an answer.
+bool worth_repeating(const read_seen& r) {
+    return r.status == to_string(fabric::completion_status::retry_exceeded) ||
+           r.status == to_string(fabric::completion_status::flushed);
+}
+
+/// A request failed that never should: the control connection is gone, say.
+struct broken_off {
+    std::string why;
+};
+
+json::object ask(check_end& end, const json::object& request) {
+    auto answer = end.ask(request);
+    if (const auto* lost = answer.if_contains("lost"))
+        throw broken_off{std::string(lost->as_string())};
+    return answer;
+}
+
+std::string error_of(const json::object& answer) {
+    const auto* error = answer.if_contains("error");
+    return error == nullptr ? "" : std::string(error->as_string());
+}
+
+bool is_number(const std::string& text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+class session {
+public:
+    session(check_end& a, check_end& b, const check_wishes& wishes,
+            const std::function<void(const observations&)>& so_far)
+        : a_(a), b_(b), wishes_(wishes), so_far_(so_far) {}
+
+    observations run() {
+        const auto a_facts = ask(a_, {{"ask", "facts"}});
+        const auto b_facts = ask(b_, {{"ask", "facts"}});
+        if (!error_of(a_facts).empty()) throw broken_off{"this end: " + error_of(a_facts)};
+        if (!error_of(b_facts).empty()) throw broken_off{"the other end: " + error_of(b_facts)};
+        o_.peer = wishes_.peer;
+        o_.pinned_mtu_bytes = wishes_.mtu_bytes;
+        o_.a_control_netdev = netdev_of(a_facts, wishes_.own_address);
+        o_.b_control_netdev = netdev_of(b_facts, wishes_.peer_address);
+        o_.a_firewall = a_facts.at("firewall").as_string().c_str();
+        o_.b_firewall = b_facts.at("firewall").as_string().c_str();
+        const auto a_ends = ends(a_facts, wishes_.gid);
+        const auto b_ends = ends(b_facts, wishes_.peer_gid);
+        for (const auto& [x, y] : choose(a_ends, b_ends)) o_.pairs.push_back({.a = x, .b = y});
+        o_.gid_pinned = !wishes_.gid.empty() || !wishes_.peer_gid.empty();
+        if (o_.pairs.empty()) {
+            const bool own = a_ends.empty();
+            o_.no_gid_at = (own ? a_facts : b_facts).at("host").as_string().c_str();
+            o_.no_gid = own ? wishes_.gid : wishes_.peer_gid;
+            return o_;
+        }
+        if (o_.gid_pinned) {
+            // Besides the pair that was asked for, those that would have been chosen.
+            for (const auto& [x, y] : choose(ends(a_facts, ""), ends(b_facts, ""))) {
+                const auto& first = o_.pairs.front();
+                if (x.index != first.a.index || x.device != first.a.device ||
+                    y.index != first.b.index || y.device != first.b.device)
+                    o_.pairs.push_back({.a = x, .b = y});
+            }
+        }
+        so_far_(o_);
+        ladders();
+        for (auto& p : o_.pairs) {
+            small_reads(p);
+            so_far_(o_);
+        }
+        // Where nobody asked for a pair, the best one is the first that works.
+        if (!o_.gid_pinned)
+            std::stable_partition(o_.pairs.begin(), o_.pairs.end(),
+                                  [](const auto& p) { return p.ok(); });
+        o_.a_mtu_bytes = path_mtu(o_.pairs.front().a, o_.pairs.front().b);
+        o_.b_mtu_bytes = wishes_.peer_mtu_bytes != 0 ? wishes_.peer_mtu_bytes : o_.a_mtu_bytes;
+        if (o_.pairs.front().ok()) probe_first_pair();
+        look_again();
+        return o_;
+    }
+
+private:
+    using pair_list = std::vector<std::pair<end_point, end_point>>;
+
+    static std::string netdev_of(const json::object& facts, const std::string& address) {
+        const auto* found = facts.at("addresses").as_object().if_contains(address);
+        return found == nullptr ? "" : std::string(found->as_string());
+    }
+
+    /// The end's GIDs, or the one that is asked for; an index that is empty stays one to be tried.
+    static std::vector<end_point> ends(const json::object& facts, const std::string& wanted) {
+        std::vector<end_point> all;
+        from_json(facts.at("ends"), all);
+        if (wanted.empty()) return all;
+        std::vector<end_point> chosen;
+        for (const auto& e : all) {
+            if (e.gid == wanted || (is_number(wanted) && e.index == std::stoul(wanted)))
+                chosen.push_back(e);
+        }
+        if (chosen.empty() && !all.empty() && is_number(wanted)) {
+            auto none = all.front();
+            none.gid.clear(), none.type.clear();
+            none.index = static_cast<std::uint32_t>(std::stoul(wanted));
+            chosen.push_back(none);
+        }
+        return chosen;
+    }
+
+    /// The best pairs first: with the control connection's addresses, high ranks. Those of two
+    /// families can never work, and are tried only where somebody asks for them.
+    pair_list choose(const std::vector<end_point>& a, const std::vector<end_point>& b) const {
+        const auto value = [&](const end_point& x, const end_point& y) {
+            int v = x.rank + y.rank;
+            if (x.gid == wishes_.own_address) v += 10;
+            if (y.gid == wishes_.peer_address) v += 10;
+            if (x.type == y.type) v += 20;
+            return v;
+        };
+        pair_list all;
+        for (std::size_t i = 0; i < std::min(a.size(), best_of_each); ++i) {
+            for (std::size_t j = 0; j < std::min(b.size(), best_of_each); ++j)
+                all.emplace_back(a[i], b[j]);
+        }
+        const auto mixed = [](const auto& pair) {
+            return is_ipv4(pair.first.gid) != is_ipv4(pair.second.gid);
+        };
+        if (!std::all_of(all.begin(), all.end(), mixed)) std::erase_if(all, mixed);
+        std::stable_sort(all.begin(), all.end(), [&](const auto& l, const auto& r) {
+            return value(l.first, l.second) > value(r.first, r.second);
+        });
+        return all;
+    }
+
+    [[nodiscard]] std::uint32_t path_mtu(const end_point& a, const end_point& b) const {
+        return wishes_.mtu_bytes != 0 ? wishes_.mtu_bytes : std::max(256U, common_mtu(a, b));
+    }
+
+    /// The GID to which A sends; a wrong one is wished for only towards the first pair's.
+    [[nodiscard]] std::string target_of(const end_point& b) const {
+        const bool first = b.gid == o_.pairs.front().b.gid;
+        return first && !wishes_.target_gid.empty() ? wishes_.target_gid : b.gid;
+    }
+
+    void ladders() {
+        const auto usable = std::find_if(o_.pairs.begin(), o_.pairs.end(), [](const auto& p) {
+            return !p.a.gid.empty() && !p.b.gid.empty() && is_ipv4(p.a.gid) == is_ipv4(p.b.gid) &&
+                   !p.a.gid.starts_with("fe8") && !p.b.gid.starts_with("fe8") &&
+                   p.a.link_layer == "Ethernet";
+        });
+        if (usable == o_.pairs.end()) return;
+        o_.forward = ladder(a_, b_, usable->a, usable->b);
+        o_.reverse = ladder(b_, a_, usable->b, usable->a);
+        o_.a_sees_mac = text_of(ask(a_, {{"ask", "neighbour"}, {"address", usable->b.gid}}), "mac");
+        o_.b_sees_mac = text_of(ask(b_, {{"ask", "neighbour"}, {"address", usable->a.gid}}), "mac");
+    }
+
+    static std::string text_of(const json::object& o, const char* key) {
+        const auto* found = o.if_contains(key);
+        return found == nullptr ? "" : std::string(found->as_string());
+    }
+
+    static ladder_seen ladder(check_end& from, check_end& to, const end_point& sender,
+                              const end_point& receiver) {
+        ladder_seen seen;
+        // The lengths of READ responses and first WRITEs at each path MTU, and common MTUs.
+        json::array sizes;
+        for (const std::uint32_t size : {304U, 560U, 1072U, 1084U, 1280U, 1500U, 1501U, 2096U,
+                                         2108U, 4144U, 4156U, 8972U, 9000U}) {
+            if (size <= std::max(sender.netdev_mtu_bytes, 1501U)) sizes.push_back(size);
+        }
+        const auto sink = ask(to, {{"ask", "udp_open"}, {"gid", receiver.gid}});
+        const auto source = ask(from, {{"ask", "udp_open"}, {"gid", sender.gid}});
+        if (!error_of(sink).empty() || !error_of(source).empty()) return seen;
+        // Once each, so that the receiver's buffer holds them all; what did not come, again: a
+        // packet may be lost for reasons that are nobody's fault.
+        for (int round = 0; round < 3 && !sizes.empty(); ++round) {
+            const auto sent = ask(from, {{"ask", "udp_send"},
+                                         {"to", receiver.gid},
+                                         {"port", sink.at("port")},
+                                         {"sizes", sizes}});
+            const auto arrived = ask(to, {{"ask", "udp_result"}});
+            std::vector<std::uint32_t> refused, passed, rest;
+            if (const auto* list = sent.if_contains("refused")) from_json(*list, refused);
+            if (const auto* list = arrived.if_contains("sizes")) from_json(*list, passed);
+            seen.refused.insert(seen.refused.end(), refused.begin(), refused.end());
+            seen.passed.insert(seen.passed.end(), passed.begin(), passed.end());
+            for (const auto& size : sizes) {
+                const auto length = size.to_number<std::uint32_t>();
+                if (std::find(refused.begin(), refused.end(), length) != refused.end()) continue;
+                if (round == 0) seen.sent.push_back(length);
+                if (std::find(passed.begin(), passed.end(), length) == passed.end()) {
+                    rest.push_back(length);
+                }
+            }
+            sizes = json::array(rest.begin(), rest.end());
+        }
+        return seen;
+    }
+
+    /// All that makes sense only where a READ of one byte works.
+    void probe_first_pair() {
+        const auto& a = o_.pairs.front().a;
+        const auto& b = o_.pairs.front().b;
+        o_.a_reads = large_reads(a_, b_, a, b);
+        o_.b_reads = large_reads(b_, a_, b, a);
+        so_far_(o_);
+        if (o_.a_reads.back().ok()) o_.a_latency = short_reads(a_, b_, a, b);
+        if (o_.b_reads.back().ok()) o_.b_latency = short_reads(b_, a_, b, a);
+        o_.a_connects = connect_by_cm(a_, b_, a, b);
+        o_.b_connects = connect_by_cm(b_, a_, b, a);
+        so_far_(o_);
+        if (o_.a_reads.back().ok() && o_.b_reads.back().ok() && wishes_.reads > 0) soak();
+    }
+
+    struct probes {
+        json::object a, b;
+        std::uint32_t seed = 0;
+        std::string a_error, b_error;
+        [[nodiscard]] bool ok() const { return a_error.empty() && b_error.empty(); }
+    };
+
+    /// The queue pairs of a probe, the first of them `x`'s.
+    probes connect(check_end& x, check_end& y, const end_point& ex, const end_point& ey,
+                   std::uint32_t timeout_exponent = 0) {
+        probes p;
+        const auto mtu = [&](const check_end& end) {
+            const bool theirs = &end == &b_ && wishes_.peer_mtu_bytes != 0;
+            return theirs ? wishes_.peer_mtu_bytes : path_mtu(ex, ey);
+        };
+        const auto target = [&](const check_end& end, const end_point& peer) {
+            return &end == &a_ ? target_of(peer) : peer.gid;
+        };
+        p.seed = ++seed_;
+        p.a = ask(x, {{"ask", "make"}, {"end", to_json(ex)}, {"seed", p.seed}});
+        p.b = ask(y, {{"ask", "make"}, {"end", to_json(ey)}, {"seed", p.seed}});
+        p.a_error = error_of(p.a), p.b_error = error_of(p.b);
+        if (!p.ok()) return p;
+        const auto request = [&](const json::object& peer, const std::string& gid,
+                                 std::uint32_t lid, std::uint32_t path_bytes) {
+            json::object r{{"ask", "connect"},
+                           {"number", peer.at("number")},
+                           {"gid", gid},
+                           {"lid", lid},
+                           {"mtu", path_bytes}};
+            if (timeout_exponent != 0) r["timeout_exponent"] = timeout_exponent;
+            return r;
+        };
+        p.a_error = error_of(ask(x, request(p.b, target(x, ey), ey.lid, mtu(x))));
+        p.b_error = error_of(ask(y, request(p.a, target(y, ex), ex.lid, mtu(y))));
+        return p;
+    }
+
+    static json::object counters(check_end& end) {
+        const auto answer = ask(end, {{"ask", "counters"}});
+        const auto* all = answer.if_contains("counters");
+        return all == nullptr ? json::object() : all->as_object();
+    }
+    static std::map<std::string, std::uint64_t> growth(const json::object& before,
+                                                       const json::object& after) {
+        std::map<std::string, std::uint64_t> grown;
+        for (const auto& [name, value] : after) {
+            const auto* old = before.if_contains(name);
+            const auto now = value.to_number<std::uint64_t>();
+            const auto was = old == nullptr ? 0 : old->to_number<std::uint64_t>();
+            if (now > was) grown[std::string(name)] = now - was;
+        }
+        return grown;
+    }
+
+    /// `times` READs by `reader` of what `served` (its answer to "make") offers.
+    static std::pair<read_seen, std::uint32_t> read(check_end& reader, check_end& other,
+                                                    const json::object& served, std::uint32_t seed,
+                                                    std::uint32_t bytes, std::uint32_t times) {
+        const auto reader_before = counters(reader);
+        const auto other_before = counters(other);
+        const auto answer = ask(reader, {{"ask", "read"},
+                                         {"address", served.at("address")},
+                                         {"key", served.at("key")},
+                                         {"bytes", bytes},
+                                         {"seed", seed},
+                                         {"times", times},
+                                         {"limit_ms", 10'000}});
+        read_seen seen{.bytes = bytes, .status = error_of(answer)};
+        if (!seen.status.empty()) return {seen, 0};
+        seen.status = answer.at("status").as_string().c_str();
+        seen.wrong_bytes = answer.at("wrong").to_number<std::uint64_t>();
+        seen.written_bytes = answer.at("written").to_number<std::uint64_t>();
+        seen.median_us = answer.at("median_us").to_number<std::uint64_t>();
+        seen.reader = growth(reader_before, counters(reader));
+        seen.responder = growth(other_before, counters(other));
+        return {seen, answer.at("done").to_number<std::uint32_t>()};
+    }
+
+    void small_reads(pair_seen& p) {
+        auto made = connect(a_, b_, p.a, p.b);
+        p.a_error = made.a_error, p.b_error = made.b_error;
+        p.a_target = target_of(p.b), p.b_bound = p.b.gid;
+        if (!made.ok()) return;
+        p.a_reads = read_surely(a_, b_, p.a, p.b, made, 1);
+        // Over queue pairs of its own: one that failed would fail this way, too.
+        made = connect(b_, a_, p.b, p.a);
+        if (made.ok()) p.b_reads = read_surely(b_, a_, p.b, p.a, made, 1);
+    }
+
+    /// A READ over `made`; where it fails for what may be a moment's trouble, once more over new
+    /// ones.
+    read_seen read_surely(check_end& reader, check_end& other, const end_point& er,
+                          const end_point& eo, probes& made, std::uint32_t bytes) {
+        auto first = read(reader, other, made.b, made.seed, bytes, 1).first;
+        if (!worth_repeating(first) || std::chrono::steady_clock::now() - begun_ > patience)
+            return first;
+        made = connect(reader, other, er, eo, patient_exponent);
+        return made.ok() ? read(reader, other, made.b, made.seed, bytes, 1).first : first;
+    }
+
+    std::vector<read_seen> large_reads(check_end& reader, check_end& other, const end_point& er,
+                                       const end_point& eo) {
+        auto made = connect(reader, other, er, eo);
+        std::vector<read_seen> all;
+        if (!made.ok()) return {read_seen{.bytes = 1, .status = made.a_error + made.b_error}};
+        for (const std::uint32_t bytes : {256U, 1024U, 1452U, 1453U, 2048U, 4096U, 65'536U}) {
+            all.push_back(read_surely(reader, other, er, eo, made, bytes));
+            if (!all.back().ok()) break;
+        }
+        return all;
+    }
+
+    read_seen short_reads(check_end& reader, check_end& other, const end_point& er,
+                          const end_point& eo) {
+        const auto made = connect(reader, other, er, eo);
+        if (!made.ok()) return {};
+        return read(reader, other, made.b, made.seed, 8, 200).first;
+    }
+
+    /// RDMA-CM between the ends, over queue pairs of their own that carry nothing. Link-local
+    /// addresses would need a scope, which a GID does not have.
+    cm_seen connect_by_cm(check_end& client, check_end& server, const end_point& ec,
+                          const end_point& es) {
+        cm_seen seen;
+        if (ec.gid.starts_with("fe8") || es.gid.starts_with("fe8")) return seen;
+        if (!connect(client, server, ec, es).ok()) return seen;
+        seen.tried = true;
+        const auto listening = ask(server, {{"ask", "cm_listen"}, {"gid", es.gid}});
+        seen.accept_error = error_of(listening);
+        if (!seen.accept_error.empty()) return seen;
+        const auto answer = ask(client, {{"ask", "cm_connect"},
+                                         {"own", ec.gid},
+                                         {"to", es.gid},
+                                         {"port", listening.at("port")}});
+        seen.error = error_of(answer);
+        if (seen.error.empty()) {
+            seen.path_mtu_bytes = answer.at("mtu").to_number<std::uint32_t>();
+            seen.took_ms = answer.at("ms").to_number<std::uint32_t>();
+        }
+        seen.accept_error = error_of(ask(server, {{"ask", "cm_result"}}));
+        return seen;
+    }
+
+    void soak() {
+        const auto& p = o_.pairs.front();
+        const auto made = connect(a_, b_, p.a, p.b, soak_exponent);
+        if (!made.ok()) {
+            o_.soak = {.bytes = 0, .status = made.a_error + made.b_error};
+            o_.soak_reads = 1;
+            return;
+        }
+        std::tie(o_.soak, o_.soak_reads) = read(a_, b_, made.b, made.seed, 65'536, wishes_.reads);
+    }
+
+    [[nodiscard]] bool all_passed() const {
+        const auto well = [](const auto& reads) { return !reads.empty() && reads.back().ok(); };
+        return o_.pairs.front().ok() && well(o_.a_reads) && well(o_.b_reads) &&
+               (o_.soak_reads == 0 || o_.soak.ok());
+    }
+
+    /// The first pair's ends as they are now: what changed meanwhile explains what failed.
+    void look_again() {
+        if (all_passed()) {
+            o_.a_later = o_.pairs.front().a, o_.b_later = o_.pairs.front().b;
+            return;
+        }
+        const auto again = [](check_end& end, const end_point& was) {
+            static_cast<void>(ask(end, {{"ask", "close"}}));
+            for (const auto& now : ends(ask(end, {{"ask", "facts"}}), "")) {
+                if (now.device == was.device && now.port == was.port && now.index == was.index)
+                    return now;
+            }
+            auto gone = was;
+            gone.gid.clear();
+            return gone;
+        };
+        o_.a_later = again(a_, o_.pairs.front().a);
+        o_.b_later = again(b_, o_.pairs.front().b);
+    }
+
+    check_end& a_;
+    check_end& b_;
+    const check_wishes& wishes_;
+    const std::function<void(const observations&)>& so_far_;
+    observations o_;
+    std::uint32_t seed_ = 0;
+    std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+result<observations> observe(check_end& a, check_end& b, const check_wishes& wishes,
+                             const std::function<void(const observations&)>& so_far) {
+    try {
+        return session(a, b, wishes, so_far).run();
+    } catch (const broken_off& lost) {
+        return failure{connection_errc::lost, lost.why};
+    } catch (const std::exception& e) {
+        return failure{connection_errc::protocol,
+                       std::string("the other end answered what makes no sense: ") + e.what()};
+    }
+}
+
+}  // namespace rvget::diag

@@ -1,0 +1,67 @@
+#include "diag/check/verdict.hpp"
+
+namespace rvget::diag {
+
+const std::vector<path_finding>& path_findings() {
+    static const std::vector<path_finding> all{
+        {"path.control", "The listener could be reached over TCP, and how long that took."},
+        {"path.gid.choice", "Both ends have a GID that can be tried."},
+        {"path.link_layer", "Both ends are Ethernet, or both InfiniBand."},
+        {"path.control_netdev",
+         "TCP runs over the netdev that RDMA uses; else TCP proves nothing."},
+        {"path.ladder.forward",
+         "UDP packets that may not be fragmented pass from A (who asks) to B, by length."},
+        {"path.ladder.reverse", "The same from B to A."},
+        {"path.depth", "READs that both devices have at once; warns below four."},
+        {"path.pkey", "The ports have a partition in common, one of them as a full member."},
+        {"path.latency.forward", "READs of 8 bytes by A; a figure without a limit."},
+        {"path.latency.reverse", "READs of 8 bytes by B; a figure without a limit."},
+        {"path.bandwidth", "READs of 64 KiB one after another; a figure without a limit."},
+        {"path.gid.matrix", "Pairs of GIDs over which a READ of one byte works both ways."},
+        {"path.mtu.read_forward", "READs by A of growing size."},
+        {"path.mtu.read_reverse", "READs by B of growing size."},
+        {"path.cm.connect", "RDMA-CM connects from either end; each step has two seconds."},
+        {"path.cm.mtu",
+         "RDMA-CM gives no larger path MTU than both ends take; it gives the client's."},
+        {"path.loss", "Retries during many READs; fails from one in 10000."},
+        {"gid.link_layer", "Verdict: Ethernet against InfiniBand."},
+        {"gid.family", "Verdict: an IPv4 GID against an IPv6 one; RTR gives EINVAL."},
+        {"gid.empty", "Verdict: the pinned index is empty; RTR gives ENODATA."},
+        {"gid.stale", "Verdict: the GID left its index between the exchange and its use."},
+        {"gid.netdev",
+         "Verdict: the GID's netdev is gone, or the peer's address is the own; RTR gives ENODEV."},
+        {"gid.unreachable",
+         "Verdict: the peer's GID has no neighbour on the own GID's netdev (RTR ETIMEDOUT); "
+         "another pair works."},
+        {"gid.deleted", "Verdict: the address was removed while queue pairs used it."},
+        {"gid.mismatch",
+         "Verdict: A sends to another GID than the one that B's queue pair is bound to."},
+        {"gid.version", "Verdict: RoCE v1 against v2."},
+        {"gid.path", "Verdict: this pair is dead (VLAN, ACL, rail) while another works."},
+        {"gid.asymmetric", "Verdict: READ works one way only."},
+        {"gid.pinned", "The pinned GIDs work and are not those that would be chosen."},
+        {"net.duplicate", "Verdict: another host answers for the peer's address."},
+        {"net.neighbour",
+         "Verdict: the peer answers on no pair: not on this link, no route, another VLAN."},
+        {"net.udp4791", "Verdict: RoCE's UDP port is blocked; other UDP passes."},
+        {"net.egress",
+         "Verdict: a host's own kernel refuses what its queue pairs send (filter, shaper)."},
+        {"net.path", "Verdict: no IP passes between the GIDs' addresses."},
+        {"mtu.differ", "Warning: the ends' MTUs differ; works at the smaller one."},
+        {"mtu.upper", "Warning: the GID's own netdev (VLAN, bond) is smaller than its port."},
+        {"mtu.pinned_high", "Verdict: a pinned path MTU is larger than an end takes."},
+        {"mtu.qp_disagree", "Verdict: the two queue pairs have different path MTUs."},
+        {"mtu.path.forward", "Verdict: long packets vanish from A to B."},
+        {"mtu.path.reverse", "Verdict: long packets vanish from B to A."},
+        {"mtu.rdma_only", "Verdict: long UDP passes, RoCE of the same length does not."},
+        {"mtu.port", "Verdict: the port counts frames that are too large for it."},
+        {"mtu.local", "Verdict: a host cannot send what its own queue pair makes."},
+        {"mtu.changed", "Verdict: an MTU was changed while queue pairs were connected."},
+        {"rxe.false_success", "Verdict: software RDMA reported success without data."},
+        {"path.lossy", "Verdict: a READ failed among many that passed."},
+        {"path.unknown", "Error: something fails and no cause fits."},
+    };
+    return all;
+}
+
+}  // namespace rvget::diag

@@ -1,0 +1,56 @@
+#pragma once
+// What RDMA-CM makes of a path: it resolves an address and a route and shakes hands, each step with
+// a deadline of its own, because some never end by themselves (a listener that does not answer, CM
+// packets that are dropped). No data flows. For trying out a path; blocking, so never on a reactor.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <rvget/error.hpp>
+
+struct rdma_cm_id;
+struct rdma_event_channel;
+
+namespace rvget::fabric {
+
+/// How the details of failures begin where the kernel offers no RDMA-CM to this process.
+inline constexpr const char* cm_unavailable = "open /dev/infiniband/rdma_cm";
+
+/// An identifier of RDMA-CM and the channel of its events.
+class cm_end {
+public:
+    /// Listens at a numeric address, on a port of the kernel's choice.
+    static result<std::unique_ptr<cm_end>> listen(const std::string& address);
+    static result<std::unique_ptr<cm_end>> make();
+    ~cm_end();
+    cm_end(const cm_end&) = delete;
+    cm_end& operator=(const cm_end&) = delete;
+
+    [[nodiscard]] std::uint16_t port() const;
+    /// Accepts one connection for the queue pair of that number, and waits until it is established;
+    /// each step takes at most `limit`.
+    result<void> accept(std::uint32_t queue_pair, std::chrono::milliseconds limit);
+
+    struct connected {
+        std::uint32_t path_mtu_bytes = 0;  ///< that RDMA-CM would give both queue pairs
+        std::chrono::milliseconds took{};
+    };
+    /// From `own` to `peer`, numeric addresses. A failure names the step, and the event that ended
+    /// it.
+    result<connected> connect(const std::string& own, const std::string& peer, std::uint16_t port,
+                              std::uint32_t queue_pair, std::chrono::milliseconds limit);
+
+private:
+    cm_end() = default;
+    /// Waits for `wanted`; another event, or none in time, is a failure of `step`.
+    result<void> await(int wanted, const char* step, std::chrono::milliseconds limit,
+                       rdma_cm_id** of = nullptr);
+
+    rdma_event_channel* channel_ = nullptr;
+    rdma_cm_id* id_ = nullptr;
+    rdma_cm_id* accepted_ = nullptr;
+};
+
+}  // namespace rvget::fabric

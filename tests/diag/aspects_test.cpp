@@ -1,0 +1,166 @@
+// Each aspect of a path, seen well and not; and what is shown of hosts that want to stay unnamed.
+
+#include <algorithm>
+#include <functional>
+
+#include <boost/json/serialize.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "diag/check/aspects.hpp"
+#include "diag/check/redaction.hpp"
+#include "diag/check/verdict.hpp"
+#include "diag/described.hpp"
+#include "fabric/cm/cm_probe.hpp"
+#include "path_samples.hpp"
+
+using namespace rvget::diag;
+
+namespace {
+
+/// All that a check can see, and all well.
+observations complete() {
+    auto o = good();
+    for (auto& p : o.pairs) {
+        for (auto* e : {&p.a, &p.b}) e->max_read_depth = 16, e->pkeys = {"0xffff"};
+    }
+    o.a_control_netdev = o.b_control_netdev = "eth0";
+    o.a_latency = o.b_latency = passed(8);
+    o.soak = passed(65'536), o.soak_reads = 2000;
+    o.soak.median_us = 100;
+    o.a_connects = o.b_connects = {.tried = true, .path_mtu_bytes = 4096, .took_ms = 3};
+    return o;
+}
+
+struct row {
+    const char* id;
+    outcome how;
+    std::function<void(observations&)> change;
+};
+
+const std::vector<row>& rows() {
+    static const std::vector<row> all{
+        {"path.link_layer", outcome::fail, [](auto& o) { o.pairs[0].a.link_layer = "InfiniBand"; }},
+        {"path.control_netdev", outcome::warn, [](auto& o) { o.a_control_netdev = "mgmt0"; }},
+        {"path.ladder.forward", outcome::fail,
+         [](auto& o) {
+             o.forward.passed = {304, 1072};
+         }},
+        // Only what nobody needs is lost: the path MTU that both take fits.
+        {"path.ladder.forward", outcome::pass, [](auto& o) { o.forward.passed.pop_back(); }},
+        {"path.ladder.forward", outcome::skip, [](auto& o) { o.forward = {}; }},
+        {"path.ladder.reverse", outcome::fail, [](auto& o) { o.reverse.passed = {304}; }},
+        {"path.depth", outcome::warn, [](auto& o) { o.pairs[0].b.max_read_depth = 1; }},
+        {"path.pkey", outcome::fail, [](auto& o) { o.pairs[0].b.pkeys = {"0x8001"}; }},
+        // Two limited members of one partition do not hear each other.
+        {"path.pkey", outcome::fail,
+         [](auto& o) { o.pairs[0].a.pkeys = o.pairs[0].b.pkeys = {"0x7fff"}; }},
+        {"path.pkey", outcome::pass,
+         [](auto& o) {
+             o.pairs[0].b.pkeys = {"0x8001", "0x7fff"};
+         }},
+        {"path.gid.matrix", outcome::fail, [](auto& o) { o.pairs[0].a_reads = silent(1); }},
+        {"path.gid.matrix", outcome::warn,
+         [](auto& o) {
+             o.pairs.push_back(o.pairs[0]);
+             o.pairs[0].b_error = "ETIMEDOUT";
+             o.pairs[0].a_reads = o.pairs[0].b_reads = {};
+         }},
+        {"path.mtu.read_forward", outcome::fail, [](auto& o) { o.a_reads = {silent(2048)}; }},
+        {"path.mtu.read_forward", outcome::skip, [](auto& o) { o.a_reads.clear(); }},
+        {"path.mtu.read_reverse", outcome::fail, [](auto& o) { o.b_reads = {silent(2048)}; }},
+        {"path.cm.connect", outcome::warn,
+         [](auto& o) { o.a_connects.error = "connect: no event in 2000 ms"; }},
+        {"path.cm.connect", outcome::warn,
+         [](auto& o) { o.b_connects.accept_error = "accept: no event in 2000 ms"; }},
+        {"path.cm.connect", outcome::skip, [](auto& o) { o.a_connects = o.b_connects = {}; }},
+        {"path.cm.connect", outcome::skip,
+         [](auto& o) {
+             o.a_connects.error = std::string(rvget::fabric::cm_unavailable) + ": ENOENT";
+         }},
+        {"path.cm.mtu", outcome::warn,
+         [](auto& o) {
+             o.pairs[0].b.netdev_mtu_bytes = 1500;
+             o.pairs[0].b.active_mtu_bytes = 1024;
+         }},
+        {"path.loss", outcome::warn,
+         [](auto& o) {
+             o.soak_reads = 100'000;
+             o.soak.reader["local_ack_timeout_err"] = 1;
+         }},
+        {"path.loss", outcome::fail, [](auto& o) { o.soak.reader["completer_retry_err"] = 1; }},
+    };
+    return all;
+}
+
+/// Nothing where there is no such finding.
+const finding* find(const std::vector<finding>& all, std::string_view id) {
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& f) { return f.id == id; });
+    return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(diag_aspects)
+
+BOOST_AUTO_TEST_CASE(good_path_passes_in_every_aspect_that_is_documented) {
+    const auto seen = aspects_of(complete());
+    for (const auto& f : path_findings()) {
+        const bool verdict = f.id == "path.lossy" || f.id == "path.unknown";
+        const bool before = f.id == "path.control" || f.id == "path.gid.choice";
+        if (!f.id.starts_with("path.") || verdict || before) continue;
+        const auto* found = find(seen, f.id);
+        BOOST_TEST_REQUIRE((found != nullptr), f.id);
+        BOOST_TEST((found->outcome == outcome::pass), f.id << ": " << found->message);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(each_fault_is_seen_in_its_aspect) {
+    for (const auto& r : rows()) {
+        auto o = complete();
+        r.change(o);
+        const auto seen = aspects_of(o);
+        const auto* found = find(seen, r.id);
+        BOOST_TEST_REQUIRE((found != nullptr), r.id);
+        BOOST_TEST((found->outcome == r.how), r.id << ": " << found->message);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(every_aspect_that_can_fail_has_a_case) {
+    for (const auto& f : aspects_of(complete())) {
+        const bool figure = f.id.starts_with("path.latency") || f.id == "path.bandwidth";
+        const bool covered = std::any_of(rows().begin(), rows().end(), [&](const auto& r) {
+            return f.id == r.id && r.how != outcome::pass;
+        });
+        BOOST_TEST(covered != figure, f.id);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(redacted_report_names_neither_host_nor_address) {
+    auto o = complete();
+    o.peer = "node-b.example.org --port 7";
+    o.pairs[0].a.mac = "aa:bb:cc:dd:ee:01", o.pairs[0].b.mac = "aa:bb:cc:dd:ee:02";
+    o.b_firewall = "ip saddr 10.0.0.1 udp dport 4791 drop";
+    for (auto* r : {&o.pairs[0].a_reads, &o.pairs[0].b_reads}) *r = silent(1);
+    o.pairs[0].a_target = "10.0.0.77";
+    report shown{.tool = "check",
+                 .host = "node-a",
+                 .facts = {{"observations", to_json(o)}},
+                 .lines = {"node-a 10.0.0.1 <> node-b 10.0.0.2"},
+                 .findings = judge_path(o)};
+    const auto verdict = shown.findings.back().id;
+    redaction(o, "node-b.example.org").apply(shown);
+    const auto text = boost::json::serialize(shown.to_json(2)) + shown.lines[0];
+    for (const auto* secret : {"node-a", "node-b", "10.0.0.", "aa:bb"})
+        BOOST_TEST(text.find(secret) == std::string::npos, secret << " in " << text);
+    BOOST_TEST(text.find("host-a->host-b") != std::string::npos);
+    BOOST_TEST(shown.findings.back().id == verdict);
+    // What was one thing still is: it can be judged again.
+    observations again;
+    from_json(shown.facts.at("observations"), again);
+    BOOST_TEST(judge_path(again).back().id == verdict);
+    BOOST_TEST(again.pairs[0].b_bound == again.pairs[0].b.gid);
+    BOOST_TEST(again.pairs[0].a_target != again.pairs[0].b_bound);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

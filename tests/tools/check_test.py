@@ -1,0 +1,168 @@
+"""rvget check without RDMA: every way out is valid JSON with its status, and no peer can hold or break either end."""
+
+import json
+import os
+import signal
+import socket
+import threading
+
+from support import LIMIT, Case, main, read_line, run, start
+
+RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fixtures", "check")
+GREETING = b'{"schema":"rvget.check-control/1"}\n'
+
+
+def parsed(finished, schema="rvget.check/1"):
+    report = json.loads(finished.stdout)
+    assert report["schema"] == schema, report["schema"]
+    assert report["exit"] == finished.returncode, (report["exit"], finished.returncode)
+    return report
+
+
+def found(report, name):
+    return [f for f in report["findings"] if f["id"] == name]
+
+
+class Peer:
+    """A listener that says what it is told to say, then holds the connection."""
+
+    def __init__(self, case, *answers):
+        self.listener = socket.socket()
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen()
+        self.port = self.listener.getsockname()[1]
+        self.over, self.asked = threading.Event(), threading.Event()
+        thread = threading.Thread(target=self.serve, args=(answers,), daemon=True)
+        thread.start()
+        case.addCleanup(self.listener.close)
+        case.addCleanup(self.over.set)
+
+    def serve(self, answers):
+        connection, _ = self.listener.accept()
+        with connection, connection.makefile("rb") as stream:
+            for answer in answers:
+                stream.readline()
+                connection.sendall(answer)
+            stream.readline()  # the request that is never answered
+            self.asked.set()
+            self.over.wait(LIMIT)
+
+
+class Check(Case):
+    def listen(self, *arguments):
+        listener = start("check", "--listen", "127.0.0.1", "--port", "0", "--json", *arguments)
+        self.addCleanup(self.end, listener)
+        line = read_line(listener.stderr).decode()
+        self.assertRegex(line, r"listening on port \d+")
+        return listener, int(line.split("port ")[1].split(";")[0])
+
+    def test_peer_that_does_not_listen_is_status_3_and_says_what_to_start(self):
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))  # and does not listen
+            report = parsed(run("check", "127.0.0.1", "--port", bound.getsockname()[1], "--json"))
+        self.assertEqual(report["exit"], 3)
+        self.assertIn("refused", found(report, "path.control")[0]["message"])
+        self.assertIn("[127.0.0.1] rvget check --listen", found(report, "path.control")[0]["fix"][0])
+
+    def test_peer_that_is_no_check_is_status_3(self):
+        peer = Peer(self, b"SSH-2.0-other\n")
+        report = parsed(run("check", "127.0.0.1", "--port", peer.port, "--json"))
+        self.assertEqual(report["exit"], 3)
+        self.assertIn("no rvget check", found(report, "path.control")[0]["message"])
+
+    def test_peer_that_answers_nonsense_is_status_3(self):
+        for nonsense in (b"{}\n", b'{"host":1,"ends":"x"}\n', b"[1]\n", b'{"error":7}\n', b'{"lost":{}}\n',
+                         b'{"host":"b","ends":[{"gid":5}],"firewall":"","addresses":{}}\n'):
+            peer = Peer(self, GREETING, nonsense)
+            report = parsed(run("check", "127.0.0.1", "--port", peer.port, "--json"))
+            self.assertEqual((report["exit"], report["findings"][-1]["id"]), (3, "run.failed"), nonsense)
+
+    def test_out_of_time_is_status_3_with_what_there_is(self):
+        peer = Peer(self, GREETING)
+        report = parsed(run("check", "127.0.0.1", "--port", peer.port, "--json", "--timeout", "1500"))
+        self.assertEqual((report["exit"], report["findings"][-1]["id"]), (3, "run.timeout"))
+        self.assertEqual(found(report, "path.control")[0]["outcome"], "pass")
+
+    def test_interrupt_is_status_130_with_what_there_is(self):
+        peer = Peer(self, GREETING)
+        checker = start("check", "127.0.0.1", "--port", peer.port, "--json")
+        self.addCleanup(self.end, checker)
+        self.assertTrue(peer.asked.wait(LIMIT))
+        checker.send_signal(signal.SIGINT)
+        out, _ = checker.communicate(timeout=LIMIT)
+        report = json.loads(out)
+        self.assertEqual((checker.returncode, report["exit"]), (130, 130))
+        self.assertEqual(report["findings"][-1]["id"], "run.interrupted")
+
+    def test_listener_ends_by_itself_or_by_signal_with_json(self):
+        report = parsed(run("check", "--listen", "127.0.0.1", "--port", "0", "--json", "--idle", "100"))
+        self.assertEqual(report["exit"], 0)
+        listener, _ = self.listen()
+        listener.send_signal(signal.SIGTERM)
+        out, _ = listener.communicate(timeout=LIMIT)
+        self.assertEqual((listener.returncode, json.loads(out)["exit"]), (143, 143))
+
+    def test_listener_survives_peers_that_send_nonsense(self):
+        _, port = self.listen()
+        for nonsense in (b"\n", b"GET / HTTP/1.0\n", GREETING + b'{"ask":"read"}\n', GREETING + b'{"ask":7}\n',
+                         GREETING + b'{"ask":"make","end":{},"seed":-1}\n',
+                         GREETING + b'{"ask":"udp_open","gid":"127.0.0.1"}\n'
+                         b'{"ask":"udp_send","to":"127.0.0.1","port":9,"sizes":[1,0,4294967295]}\n'):
+            with socket.create_connection(("127.0.0.1", port), LIMIT) as peer:
+                peer.settimeout(LIMIT)
+                peer.sendall(nonsense)
+                peer.shutdown(socket.SHUT_WR)
+                while peer.recv(4096):
+                    pass
+        with socket.create_connection(("127.0.0.1", port), LIMIT) as peer, peer.makefile("rwb") as stream:
+            stream.write(GREETING)
+            stream.flush()
+            self.assertEqual(json.loads(stream.readline())["schema"], "rvget.check-control/1")
+
+    def test_end_without_rdma_is_a_failed_choice_that_points_to_doctor(self):
+        nobody = b'{"host":"b","ends":[],"firewall":"open","addresses":{}}\n'
+        peer = Peer(self, GREETING, nobody)
+        report = parsed(run("check", "127.0.0.1", "--port", peer.port, "--json"))
+        self.assertEqual(report["exit"], 2)
+        # This end comes first where it has no GID either.
+        self.assertRegex(found(report, "path.gid.choice")[0]["fix"][0], r"^\[[^]]+\] rvget doctor$")
+
+    def test_recorded_checks_of_two_hosts_are_judged_as_they_were(self):
+        def judged(report):
+            return sorted((f["id"], f["outcome"], f["fix"]) for f in report["findings"] if f["id"] != "path.control")
+        names = [name for name in os.listdir(RECORDED) if name.endswith(".json")]
+        self.assertGreaterEqual(len(names), 6)
+        for name in names:
+            path = os.path.join(RECORDED, name)
+            with open(path, encoding="utf-8") as file:
+                before = json.load(file)
+            after = parsed(run("check", "--json", "--observations", path))
+            self.assertEqual((judged(after), after["exit"]), (judged(before), before["exit"]), name)
+
+    def test_redacted_report_is_judged_alike_and_names_no_host(self):
+        path = os.path.join(RECORDED, "lab_fault_wrong_gid_index.json")
+        plain, redacted = (run("check", "--json", "--observations", path, *more) for more in ((), ("--redact",)))
+        self.assertIn(b"rvget-a", plain.stdout)
+        self.assertNotIn(b"rvget-a", redacted.stdout)
+        self.assertNotIn(b"fe80::ff:fe00:a", redacted.stdout)
+        self.assertEqual([f["id"] for f in parsed(plain)["findings"]], [f["id"] for f in parsed(redacted)["findings"]])
+
+    def test_only_selects_findings(self):
+        path = os.path.join(RECORDED, "long_packets_lost_towards_a.json")
+        self.assertEqual(run("check", "--observations", path).returncode, 2)
+        self.assertEqual(run("check", "--observations", path, "--only", "path.link_layer").returncode, 0)
+
+    def test_wrong_usage_is_status_64_and_json_too(self):
+        for wrong in ([], ["a", "b"], ["--self", "a"], ["a", "--mtu", "1000"], ["a", "--gid", "256"], ["a", "--port", "0"],
+                      ["a", "--frobnicate"], ["--explain", "no.such"]):
+            finished = run("check", "--json", *wrong)
+            self.assertEqual(finished.returncode, 64, wrong)
+            self.assertEqual(parsed(finished, "rvget.error/1")["code"], "usage")
+
+    def test_findings_can_be_explained(self):
+        explained = json.loads(run("check", "--json", "--explain", "mtu.path.reverse").stdout)
+        self.assertEqual(explained["id"], "mtu.path.reverse")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+// rvget check: what is wrong between two ends.
+
+#include <charconv>
+
+#include <boost/json/serialize.hpp>
+
+#include <rvget/handle.hpp>
+
+#include "commands.hpp"
+#include "console.hpp"
+#include "diag/check/observe.hpp"
+#include "diag/check/redaction.hpp"
+#include "diag/check/remote.hpp"
+#include "diag/check/verdict.hpp"
+#include "diag/described.hpp"
+#include "diagnosis.hpp"
+
+namespace rvget::tools {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct check_settings {
+    bool listen = false;
+    bool self = false;
+    endpoint_address peer;
+    diag::listen_options listening;
+    diag::check_wishes wishes;
+    std::string observations;  ///< judge these, recorded ones
+    bool redact = false;
+};
+
+command_line describe() {
+    command_line line(
+        "check HOST[:PORT] | --listen [ADDR] | --self [OPTION...]",
+        "Finds out what is wrong between two ends: run 'rvget check --listen' on one and 'rvget "
+        "check "
+        "HOST' on\nthe other. Sends UDP packets of growing size and READs both ways over each "
+        "likely "
+        "pair of GIDs, and names\nthe cause with the commands that mend it ([HOST] COMMAND). "
+        "Changes "
+        "nothing and needs no root.\nThe listener shows whoever connects this host's GIDs and a "
+        "buffer of 64 KiB, and nothing else.\n",
+        diagnostic_exits());
+    add_report_options(line);
+    line.add("listen", nullptr, "wait for the other end, on ADDR or all addresses");
+    line.add("self", nullptr, "both ends on this machine");
+    line.add("port", "PORT", "of the listener (default 7473)");
+    line.add("once", nullptr, "listener: end after one check");
+    line.add("idle", "MS", "listener: end when nobody came for so long");
+    line.add("gid", "GID", "this end's GID, by address or index, instead of the best");
+    line.add("peer-gid", "GID", "the other end's");
+    line.add("mtu", "BYTES", "force this path MTU: 256, 512, 1024, 2048 or 4096");
+    line.add("peer-mtu", "BYTES", "force this one on the other end's queue pair");
+    line.add("target-gid", "ADDR", "send to this GID, whatever the other end's queue pair has");
+    line.add("reads", "N", "READs of 64 KiB at the end (default 2000; 0 for none)");
+    line.add("observations", "FILE", "judge what an earlier check saw: its --json report");
+    line.add("redact", nullptr, "mask addresses, MACs and the hosts' names in what is shown");
+    line.take_operands("host");
+    return line;
+}
+
+int explain(const command_line& line, const std::string& id) {
+    for (const auto& f : diag::path_findings()) {
+        if (f.id != id) continue;
+        const boost::json::object told{
+            {"schema", "rvget.explain/1"}, {"id", f.id}, {"meaning", f.meaning}};
+        const auto printed =
+            print_line(stdout, line.json() ? boost::json::serialize(told)
+                                           : std::string(f.id) + ": " + std::string(f.meaning));
+        return printed ? 0 : 3;
+    }
+    return line.wrong("--explain '" + id + "' is no finding of check's");
+}
+
+result<std::uint16_t> port_of(const std::string& text) {
+    std::uint16_t port = 0;
+    const auto* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, port);
+    if (error == std::errc{} && rest == end) return port;
+    return failure{request_errc::invalid_argument, "--port '" + text + "' is no port"};
+}
+
+/// A path MTU that an option forces; 0 where it is not there.
+result<std::uint32_t> path_mtu_of(const command_line& line, const char* option) {
+    const auto bytes = line.bytes(option);
+    if (!bytes) return bytes.error();
+    const auto mtu = static_cast<std::uint32_t>(bytes->value_or(0));
+    if (!*bytes || mtu == 256 || mtu == 512 || mtu == 1024 || mtu == 2048 || mtu == 4096)
+        return mtu;
+    return failure{request_errc::invalid_argument,
+                   std::string("--") + option + " " + std::to_string(mtu) + " is no path MTU"};
+}
+
+result<check_settings> read(const command_line& line) {
+    check_settings s;
+    s.listen = line.has("listen");
+    s.self = line.has("self");
+    s.observations = line.text("observations").value_or("");
+    s.redact = line.has("redact");
+    const auto operands = line.operands();
+    const auto port = port_of(line.text("port").value_or(std::to_string(diag::check_port)));
+    const auto idle = line.milliseconds("idle");
+    const auto mtu = path_mtu_of(line, "mtu");
+    const auto peer_mtu = path_mtu_of(line, "peer-mtu");
+    const auto reads = line.bytes("reads");
+    if (!port) return port.error();
+    if (!idle) return idle.error();
+    if (!mtu) return mtu.error();
+    if (!peer_mtu) return peer_mtu.error();
+    if (!reads) return reads.error();
+    if (!s.listen && *port == 0)
+        return failure{request_errc::invalid_argument, "--port 0 is for the listener"};
+    for (const auto* option : {"gid", "peer-gid"}) {
+        const auto gid = line.text(option).value_or("");
+        const bool index = gid.find_first_not_of("0123456789") == std::string::npos;
+        if (index && (gid.size() > 3 || (!gid.empty() && std::stoi(gid) > 255))) {
+            return failure{request_errc::invalid_argument,
+                           std::string("--") + option + " " + gid +
+                               ": no queue pair can use an index above 255"};
+        }
+    }
+    const auto ways = int{s.listen} + int{s.self} + int{!s.observations.empty()};
+    if (operands.size() > 1 || ways > 1 || (ways == 0 && operands.empty()) ||
+        (ways == 1 && !s.listen && !operands.empty())) {
+        return failure{request_errc::invalid_argument,
+                       "give one of HOST, --listen, --self and --observations"};
+    }
+    s.wishes = {.peer = {},
+                .gid = line.text("gid").value_or(""),
+                .peer_gid = line.text("peer-gid").value_or(""),
+                .mtu_bytes = *mtu,
+                .peer_mtu_bytes = *peer_mtu,
+                .target_gid = line.text("target-gid").value_or(""),
+                .reads = static_cast<std::uint32_t>(
+                    std::min<std::uint64_t>(reads->value_or(2000), 1'000'000)),
+                .own_address = {},
+                .peer_address = {}};
+    s.listening = {.address = s.listen && !operands.empty() ? operands.front() : "",
+                   .port = *port,
+                   .once = line.has("once"),
+                   .idle = idle->value_or(0ms)};
+    if (!s.listen && !operands.empty()) {
+        s.wishes.peer = operands.front();
+        if (auto whole = endpoint_address::parse(s.wishes.peer)) {
+            s.peer = *whole;
+        } else {
+            s.peer = {s.wishes.peer, *port};
+        }
+        if (line.has("port")) s.wishes.peer += " --port " + std::to_string(*port);
+    }
+    return s;
+}
+
+diag::report report_on(const diag::observations& o, diag::report r) {
+    auto found = diag::judge_path(o);
+    r.findings.insert(r.findings.end(), found.begin(), found.end());
+    r.facts["observations"] = diag::to_json(o);
+    if (!o.pairs.empty()) {
+        const auto& p = o.pairs.front();
+        r.lines.push_back(
+            p.a.host + " " + p.a.device + " " + p.a.gid + " (index " + std::to_string(p.a.index) +
+            ") <> " + p.b.host + " " + p.b.device + " " + p.b.gid + " (index " +
+            std::to_string(p.b.index) + "), path MTU " +
+            std::to_string(o.a_mtu_bytes != 0 ? o.a_mtu_bytes : diag::common_mtu(p.a, p.b)));
+    }
+    return r;
+}
+
+result<diag::report> listen(const check_settings& s, progress& so_far) {
+    const auto done = diag::serve_checks(s.listening, [](const std::string& port) {
+        note("listening on port " + port + "; now run 'rvget check' on the other host");
+    });
+    if (!done) return done.error();
+    auto r = so_far.latest();
+    r.findings.push_back({.id = "path.control", .subject = "host", .message = "listened"});
+    return r;
+}
+
+result<diag::report> judge_recorded(const std::string& name, diag::observations& o,
+                                    diag::report r) {
+    auto file = diag::read_json(name);
+    if (!file) return file.error();
+    try {
+        diag::from_json(file->at("facts").at("observations"), o);
+    } catch (const std::exception& e) {
+        return failure{request_errc::invalid_argument, name + ": " + e.what()};
+    }
+    return report_on(o, std::move(r));
+}
+
+/// How the listener was reached, or why not.
+diag::finding contact(const endpoint_address& peer, const result<diag::remote_end>& connected) {
+    const auto where = peer.host + ":" + std::to_string(peer.port);
+    diag::finding f{.id = "path.control", .subject = where};
+    if (!connected) {
+        f.outcome = diag::outcome::error;
+        f.message = sentence_of(connected.error());
+        const auto port =
+            peer.port == diag::check_port ? "" : " --port " + std::to_string(peer.port);
+        f.fix = {"[" + peer.host + "] rvget check --listen" + port, "rvget check " + where};
+        return f;
+    }
+    f.message = "connected in " + std::to_string(connected->connect_time.count()) + " ms";
+    if (connected->connect_time > 1s) {
+        f.outcome = diag::outcome::warn;
+        f.fix = {"ping " + peer.host};
+    }
+    return f;
+}
+
+result<diag::report> examine(check_settings s, progress& so_far) {
+    auto r = so_far.latest();
+    diag::observations seen;
+    const auto shown = [&s, &seen](diag::report whole) {
+        if (s.redact) diag::redaction(seen, s.peer.host).apply(whole);
+        return whole;
+    };
+    if (!s.observations.empty()) {
+        auto judged = judge_recorded(s.observations, seen, std::move(r));
+        return judged ? shown(std::move(*judged)) : judged;
+    }
+    const auto own = diag::make_local_end();
+    auto other =
+        diag::remote_end{.end = diag::make_local_end(), .own_address = {}, .peer_address = {}};
+    if (!s.self) {
+        auto connected = diag::connect_end(s.peer, 5s);
+        r.findings.push_back(contact(s.peer, connected));
+        if (!connected) return shown(std::move(r));
+        other = std::move(*connected);
+        s.wishes.own_address = other.own_address, s.wishes.peer_address = other.peer_address;
+        so_far.publish(shown(r));
+    }
+    const auto done = diag::observe(*own, *other.end, s.wishes, [&](const diag::observations& o) {
+        seen = o;
+        auto partial = r;
+        partial.facts["observations"] = diag::to_json(o);
+        so_far.publish(shown(std::move(partial)));
+    });
+    if (!done) return done.error();
+    seen = *done;
+    return shown(report_on(seen, std::move(r)));
+}
+
+}  // namespace
+
+int check(const arguments& given) {
+    auto line = describe();
+    if (const auto status = line.parse(given)) return *status;
+    if (const auto id = line.text("explain")) return explain(line, *id);
+    auto s = read(line);
+    if (!s) return line.wrong(sentence_of(s.error()));
+    const auto shown = read_report_options(line, s->listen ? 24h * 24 : 60s);
+    if (!shown) return line.wrong(sentence_of(shown.error()));
+    diag::report first;
+    first.tool = "check";
+    return run_diagnosis(*shown, std::move(first), [s = std::move(*s)](progress& so_far) {
+        return s.listen ? listen(s, so_far) : examine(s, so_far);
+    });
+}
+
+}  // namespace rvget::tools
