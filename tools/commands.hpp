@@ -10,5 +10,6 @@ int get(const arguments& given);
 int doctor(const arguments& given);
 int list(const arguments& given);
 int check(const arguments& given);
+int perf(const arguments& given);
 
 }  // namespace rvget::tools

@@ -30,6 +30,7 @@ constexpr std::array commands{
     command{"list", "show RDMA devices, ports and GIDs", list},
     command{"doctor", "find out why RDMA does not run, or not well, on this machine", doctor},
     command{"check", "find out what is wrong between two machines", check},
+    command{"perf", "measure transfers between two machines, or on this one", perf},
 };
 
 std::string help() {

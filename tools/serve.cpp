@@ -13,6 +13,7 @@
 #include "authentication.hpp"
 #include "commands.hpp"
 #include "console.hpp"
+#include "listen_address.hpp"
 #include "metrics_endpoint.hpp"
 #include "quantity.hpp"
 #include "source_file.hpp"
@@ -68,24 +69,6 @@ command_line describe() {
     add_authentication(line);
     line.take_operands("file");
     return line;
-}
-
-/// "HOST", "HOST:PORT" with port 0 for a free one, brackets around an IPv6 literal.
-result<endpoint_address> parse_listen(std::string_view text, const char* option = "listen") {
-    const auto after_host = text.starts_with('[') ? text.find(']') : 0;
-    const auto colon = text.find(':', after_host == std::string_view::npos ? 0 : after_host);
-    const bool free_port = colon == std::string_view::npos || text.substr(colon) == ":0";
-    const std::string host(text.substr(0, free_port ? colon : text.size()));
-    auto address = endpoint_address::parse(free_port ? host + ":1" : host);
-    if (!address) {
-        return failure{address.error().code, "--" + std::string(option) + " '" + std::string(text) +
-                                                 "': " + sentence_of(address.error()) +
-                                                 "; give HOST, HOST:PORT or [IPV6]:PORT"};
-    }
-    if (free_port) {
-        address->port = 0;
-    }
-    return address;
 }
 
 result<lease_key_choice> parse_lease_keys(const std::string& text) {

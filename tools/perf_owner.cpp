@@ -1,0 +1,173 @@
+#include "perf_owner.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include <boost/json/array.hpp>
+#include <boost/json/serialize.hpp>
+
+#include <rvget/node.hpp>
+
+#include "console.hpp"
+#include "listen_address.hpp"
+#include "perf_channel.hpp"
+#include "perf_pattern.hpp"
+#include "perf_usage.hpp"
+#include "quantity.hpp"
+
+namespace rvget::tools {
+namespace {
+
+using namespace std::chrono_literals;
+namespace json = boost::json;
+
+/// The number at `key`, or `otherwise`.
+std::uint64_t number(const json::object& o, std::string_view key, std::uint64_t otherwise) {
+    const auto* value = o.if_contains(key);
+    error_code wrong;
+    const auto given = value == nullptr ? otherwise : value->to_number<std::uint64_t>(wrong);
+    return wrong ? otherwise : given;
+}
+
+constexpr std::array lease_key_names{"strongest", "window", "exact", "fence"};
+
+/// One consumer, with a node of the kind that it wants.
+class consumer_session {
+public:
+    consumer_session(const perf_owner_settings& settings, perf_channel channel,
+                     signal_watch& signals)
+        : settings_(settings), channel_(std::move(channel)), signals_(signals) {}
+
+    /// Ends well when the consumer hangs up.
+    result<void> run() {
+        std::optional<std::chrono::milliseconds> limit = 10s;  // it greets at once
+        for (;;) {
+            auto question = channel_.receive(signals_, limit);
+            if (!question) {
+                const bool over = node_ && question.error().code == connection_errc::lost;
+                return over ? result<void>() : question.error();
+            }
+            if (auto sent = channel_.send(answer(*question)); !sent) return sent.error();
+            limit.reset();
+        }
+    }
+
+private:
+    json::object answer(const json::object& question) {
+        if (question.contains("hello")) return greet(question);
+        if (!node_) return {{"error", "no hello came first"}};
+        if (question.contains("stage")) return stage(question);
+        if (question.contains("usage")) return to_json(usage_now());
+        return {{"error", "this owner does not know what was asked"}};
+    }
+
+    json::object greet(const json::object& wish) {
+        if (node_) return {{"error", "a second hello"}};
+        auto o = node_options::from_environment();
+        o.listen = endpoint_address{channel_.local_host(), 0};
+        o.device = settings_.device;
+        o.rdma_min_bytes = number(wish, "rdma_min_bytes", o.rdma_min_bytes);
+        o.inline_max = number(wish, "inline_max", o.inline_max);
+        o.first_arena_bytes = number(wish, "arena_bytes", o.first_arena_bytes);
+        o.registered_budget_bytes = std::max<std::size_t>(settings_.most_bytes, 2 << 20);
+        o.first_arena_bytes = std::min(o.first_arena_bytes, o.registered_budget_bytes);
+        if (const auto* keys = wish.if_contains("lease_keys")) {
+            const auto at = std::ranges::find(lease_key_names, *keys);
+            if (at == lease_key_names.end()) return {{"error", "no such lease keys"}};
+            o.lease_keys = static_cast<lease_key_choice>(at - lease_key_names.begin());
+        }
+        // A first get waits for its queue pair: that is measured, and no reason for chunks.
+        o.wireup_wait = 10s;
+        auto started = node::start(o);
+        if (!started) return {{"error", sentence_of(started.error())}};
+        node_.emplace(std::move(*started));
+        const auto rdma = node_->rdma();
+        return {{"rvget", RVGET_VERSION},
+                {"rdma", rdma.usable},
+                {"reason", to_string(rdma.reason)},
+                {"detail", rdma.detail},
+                {"device", rdma.device},
+                {"lease_keys", lease_key_names[static_cast<std::size_t>(rdma.lease_keys)]}};
+    }
+
+    json::object stage(const json::object& wanted) {
+        for (const auto& h : staged_) static_cast<void>(node_->release(h));
+        staged_.clear();
+        const auto bytes = number(wanted, "bytes", 0);
+        const auto count = number(wanted, "count", 0);
+        if (count == 0 || bytes == 0 || bytes > settings_.most_bytes / count) {
+            return {{"error", std::to_string(count) + " slots of " + std::to_string(bytes) +
+                                  " bytes are nothing, or more than " +
+                                  format_bytes(settings_.most_bytes) +
+                                  ": give the owner a larger --budget"}};
+        }
+        const auto* plain = wanted.if_contains("plain");
+        const bool pinned = plain == nullptr;
+        const perf_pattern pattern(bytes);
+        json::array urls;
+        std::string why_plain;
+        for (std::uint64_t slot = 0; slot < count; ++slot) {
+            auto memory = node_->make_staging(bytes, pinned);
+            if (!memory) return {{"error", sentence_of(memory.error())}};
+            if (!memory->pinned()) {
+                why_plain =
+                    std::string(to_string(memory->why_plain())) + " " + memory->why_plain_detail();
+            }
+            pattern.fill(memory->bytes(), slot);
+            auto staged = node_->stage(std::move(*memory));
+            if (!staged) return {{"error", sentence_of(staged.error())}};
+            staged_.push_back(*staged);
+            urls.emplace_back(node_->url_of(*staged).to_string());
+        }
+        return {{"urls", std::move(urls)}, {"pinned", why_plain.empty()}, {"why_plain", why_plain}};
+    }
+
+    const perf_owner_settings& settings_;
+    perf_channel channel_;
+    signal_watch& signals_;
+    std::optional<node> node_;
+    std::vector<handle> staged_;
+};
+
+result<void> announce(const perf_owner_settings& s, const endpoint_address& at) {
+    if (!is_loopback(at)) {
+        note("WARNING: open without authentication on " + at.to_string() +
+             ": whoever reaches it can make this process stage up to " +
+             format_bytes(s.most_bytes) + " of a pattern; keep it to a trusted network");
+    }
+    const json::object told{{"schema", "rvget.perf.owner/1"}, {"address", at.to_string()}};
+    return print_line(stdout, s.json ? json::serialize(told) : "listening on " + at.to_string());
+}
+
+}  // namespace
+
+int own_perf(const perf_owner_settings& settings) {
+    constexpr int could_not_start = 3;
+    const auto failed = [&](const failure& f) {
+        return report_error(static_cast<exit_status>(could_not_start), sentence_of(f),
+                            settings.json);
+    };
+    signal_watch signals;
+    auto listener = perf_listener::open(settings.listen);
+    if (!listener) return failed(listener.error());
+    if (auto told = announce(settings, listener->address()); !told) return failed(told.error());
+    const auto limit = settings.idle > 0ms ? std::optional(settings.idle) : std::nullopt;
+    for (bool served = false; !signals.received() && (settings.keep || !served); served = true) {
+        auto channel = listener->accept(signals, limit);
+        if (!channel) {
+            const bool idle = channel.error().code == request_errc::deadline_exceeded;
+            if (signals.received() || (idle && served)) break;
+            return failed(channel.error());
+        }
+        consumer_session session(settings, std::move(*channel), signals);
+        if (auto done = session.run(); !done && !signals.received()) {
+            note(sentence_of(done.error()));
+        }
+    }
+    // That a signal ends it is how it is meant to end.
+    return 0;
+}
+
+}  // namespace rvget::tools
