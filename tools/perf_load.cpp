@@ -29,7 +29,7 @@ std::string_view to_string(perf_operation o) noexcept {
 }
 
 perf_load::perf_load(node& n, const perf_load_settings& settings, const std::vector<url>& slots,
-                     const perf_pattern& pattern)
+                     const diag::perf_pattern& pattern)
     : node_(n),
       settings_(settings),
       slots_(slots),
@@ -185,7 +185,7 @@ void perf_load::check(std::size_t lane_index, std::span<std::byte> bytes) {
         schedule_->stop();
         due_.cancel();
     }
-    perf_pattern::spoil(bytes);
+    diag::perf_pattern::spoil(bytes);
     checking_ += clock::now() - last_;
 }
 

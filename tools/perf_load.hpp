@@ -16,8 +16,8 @@
 #include <rvget/node.hpp>
 
 #include "diag/load_schedule.hpp"
+#include "diag/perf_pattern.hpp"
 #include "diag/perf_point.hpp"
-#include "perf_pattern.hpp"
 #include "signal_watch.hpp"
 
 namespace rvget::tools {
@@ -53,7 +53,7 @@ public:
     /// Slot n of `slots` holds the n-th pattern; all of the node's, `slots` and `pattern` outlive
     /// this.
     perf_load(node& n, const perf_load_settings& settings, const std::vector<url>& slots,
-              const perf_pattern& pattern);
+              const diag::perf_pattern& pattern);
     ~perf_load();
     perf_load(const perf_load&) = delete;
     perf_load& operator=(const perf_load&) = delete;
@@ -92,7 +92,7 @@ private:
     node& node_;
     const perf_load_settings settings_;
     const std::vector<url>& slots_;
-    const perf_pattern& pattern_;
+    const diag::perf_pattern& pattern_;
     std::unique_ptr<std::byte[]> memory_;
     std::optional<region> region_;
     boost::asio::steady_timer due_;

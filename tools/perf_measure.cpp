@@ -45,7 +45,7 @@ result<node> perf_measure::start_consumer(const perf_settings& s) {
 }
 
 result<void> perf_measure::warm_up(perf_load_settings load, const std::vector<url>& slots,
-                                   const perf_pattern& pattern) {
+                                   const diag::perf_pattern& pattern) {
     // At least one get in each lane, whatever it takes: connection, queue pair, first touches.
     load.load.rate = 0;
     load.verify = true;
@@ -64,7 +64,8 @@ result<void> perf_measure::warm_up(perf_load_settings load, const std::vector<ur
 
 result<diag::perf_run> perf_measure::run_once(const perf_load_settings& load,
                                               const std::vector<url>& slots,
-                                              const perf_pattern& pattern, diag::perf_point& point,
+                                              const diag::perf_pattern& pattern,
+                                              diag::perf_point& point,
                                               const perf_load::watcher& watch) {
     perf_load timed(*node_, load, slots, pattern);
     if (auto ready = timed.prepare(); !ready) return ready.error();
@@ -85,7 +86,7 @@ result<diag::perf_run> perf_measure::run_once(const perf_load_settings& load,
 
 result<diag::perf_run> perf_measure::run_cold(perf_load_settings load,
                                               const std::vector<url>& slots,
-                                              const perf_pattern& pattern,
+                                              const diag::perf_pattern& pattern,
                                               diag::perf_point& point) {
     diag::perf_point each;
     load.load.iterations = 1;
@@ -107,7 +108,7 @@ result<diag::perf_point> perf_measure::measure(perf_operation operation, std::ui
                                                const perf_load::watcher& watch) {
     auto staged = owner_->stage(bytes, perf_slots, settings_->pinned);
     if (!staged) return staged.error();
-    const perf_pattern pattern(bytes);
+    const diag::perf_pattern pattern(bytes);
     diag::perf_point p;
     p.op = to_string(operation);
     p.size_bytes = bytes;

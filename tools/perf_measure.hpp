@@ -34,12 +34,12 @@ private:
     perf_measure(const perf_settings& settings, perf_session& owner, signal_watch& signals);
 
     result<void> warm_up(perf_load_settings load, const std::vector<url>& slots,
-                         const perf_pattern& pattern);
+                         const diag::perf_pattern& pattern);
     result<diag::perf_run> run_once(const perf_load_settings& load, const std::vector<url>& slots,
-                                    const perf_pattern& pattern, diag::perf_point& point,
+                                    const diag::perf_pattern& pattern, diag::perf_point& point,
                                     const perf_load::watcher& watch);
     result<diag::perf_run> run_cold(perf_load_settings load, const std::vector<url>& slots,
-                                    const perf_pattern& pattern, diag::perf_point& point);
+                                    const diag::perf_pattern& pattern, diag::perf_point& point);
 
     const perf_settings* settings_;
     perf_session* owner_;

@@ -11,9 +11,9 @@
 #include <rvget/node.hpp>
 
 #include "console.hpp"
+#include "diag/perf_pattern.hpp"
 #include "listen_address.hpp"
 #include "perf_channel.hpp"
-#include "perf_pattern.hpp"
 #include "perf_usage.hpp"
 #include "quantity.hpp"
 
@@ -105,7 +105,7 @@ private:
         }
         const auto* plain = wanted.if_contains("plain");
         const bool pinned = plain == nullptr;
-        const perf_pattern pattern(bytes);
+        const diag::perf_pattern pattern(bytes);
         json::array urls;
         std::string why_plain;
         for (std::uint64_t slot = 0; slot < count; ++slot) {

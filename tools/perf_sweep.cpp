@@ -41,7 +41,7 @@ public:
             const auto repetitions = settings_.iterations.value_or(10);
             auto staged = owner->stage(bytes, repetitions, settings_.pinned);
             if (!staged) return staged.error();
-            const perf_pattern pattern(bytes);
+            const diag::perf_pattern pattern(bytes);
             perf_load_settings load{.operation = a.operation,
                                     .bytes = bytes,
                                     .load = {.iterations = 1},

@@ -15,6 +15,7 @@
 #include "diag/load_schedule.hpp"
 #include "diag/perf_chart.hpp"
 #include "diag/perf_limits.hpp"
+#include "diag/perf_pattern.hpp"
 #include "diag/perf_record.hpp"
 #include "diag/perf_sweep.hpp"
 #include "support/seed.hpp"
@@ -315,6 +316,43 @@ BOOST_AUTO_TEST_CASE(csv_has_as_many_fields_in_each_row_as_in_its_heading) {
 BOOST_AUTO_TEST_CASE(text_line_is_as_wide_as_its_heading) {
     const auto line = to_line(point_of(4096, {{10us}}));
     BOOST_TEST(line.find("rdma/ok") == perf_heading().find("path"));
+}
+
+BOOST_AUTO_TEST_CASE(pattern_with_any_one_byte_changed_does_not_match) {
+    const perf_pattern pattern(1001);  // not whole words
+    std::vector<std::byte> bytes(1001);
+    pattern.fill(bytes, 3);
+    BOOST_TEST(pattern.matches(bytes, 3));
+    for (auto& b : bytes) {
+        b ^= std::byte{0x10};
+        BOOST_TEST(!pattern.matches(bytes, 3));
+        b ^= std::byte{0x10};
+    }
+    BOOST_TEST(pattern.matches(bytes, 3));
+}
+
+BOOST_AUTO_TEST_CASE(pattern_of_one_slot_has_no_byte_of_another) {
+    const perf_pattern pattern(300);
+    std::vector<std::byte> one(300);
+    std::vector<std::byte> other(300);
+    pattern.fill(one, 0);
+    for (std::size_t slot = 1; slot < 256; ++slot) {
+        pattern.fill(other, slot);
+        const auto alike = std::ranges::mismatch(one, other, std::ranges::not_equal_to{});
+        BOOST_TEST((alike.in1 == one.end()));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(pattern_spoilt_has_a_wrong_byte_in_each_smallest_packet) {
+    const perf_pattern pattern(4 * 256 + 7);
+    std::vector<std::byte> right(4 * 256 + 7);
+    pattern.fill(right, 1);
+    auto spoilt = right;
+    perf_pattern::spoil(spoilt);
+    for (std::size_t at = 0; at < right.size(); at += 256) {
+        const auto n = std::min<std::size_t>(256, right.size() - at);
+        BOOST_TEST(!std::equal(&right[at], &right[at] + n, &spoilt[at]));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(sweep_keeps_first_transfers_out_of_the_warm_median) {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace rvget::tools {
+namespace rvget::diag {
 
 /// Byte i is (i * 31 + (i >> 8)) & 0xff, which repeats at no chunk or packet size. Slot n holds it
 /// with every byte combined with slot_key(n): two slots (of 256 in a row) have no byte in common,
@@ -30,4 +30,4 @@ private:
     std::vector<std::byte> base_;
 };
 
-}  // namespace rvget::tools
+}  // namespace rvget::diag

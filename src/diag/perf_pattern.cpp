@@ -1,8 +1,8 @@
-#include "perf_pattern.hpp"
+#include "diag/perf_pattern.hpp"
 
 #include <cstring>
 
-namespace rvget::tools {
+namespace rvget::diag {
 namespace {
 
 std::uint64_t word_at(const std::byte* at) noexcept {
@@ -43,4 +43,4 @@ void perf_pattern::spoil(std::span<std::byte> bytes) noexcept {
     for (std::size_t i = 0; i < bytes.size(); i += smallest_packet) bytes[i] ^= std::byte{0xff};
 }
 
-}  // namespace rvget::tools
+}  // namespace rvget::diag
