@@ -11,10 +11,6 @@
 
 namespace rvget::tools {
 
-/// The text as UTF-8 that neither forges a line nor steers a terminal: control characters and bytes
-/// that are no UTF-8 become \xNN. What came as such stays as it is.
-std::string printable(std::string_view text);
-
 /// Prints "rvget: <message>" to standard error, as one line.
 void note(std::string_view message);
 

@@ -10,6 +10,8 @@
 
 #include <rvget/node.hpp>
 
+#include "base/printable.hpp"
+
 #include "authentication.hpp"
 #include "commands.hpp"
 #include "console.hpp"

@@ -7,6 +7,8 @@
 
 #include <boost/json/array.hpp>
 
+#include "base/printable.hpp"
+
 namespace rvget::diag {
 
 namespace {
@@ -99,10 +101,11 @@ std::string report::to_text(const report_options& options) const {
     constexpr std::array shown{outcome::error, outcome::fail, outcome::warn};
     static constexpr std::array names{"PASS", "SKIP", "WARN", "FAIL", "ERROR"};
     const auto show = [&](const finding& f) {
+        // Names of devices, files and the other host's words are among it.
         out += std::string(names[static_cast<std::size_t>(f.outcome)]) + ' ' + f.id + "  " +
-               f.subject + "  " + f.message + '\n';
-        for (const auto& line : f.evidence) out += "     saw: " + line + '\n';
-        for (const auto& line : f.fix) out += "     fix: " + line + '\n';
+               printable(f.subject) + "  " + printable(f.message) + '\n';
+        for (const auto& line : f.evidence) out += "     saw: " + printable(line) + '\n';
+        for (const auto& line : f.fix) out += "     fix: " + printable(line) + '\n';
     };
     for (const auto o : shown) {
         for (const auto& f : findings) {
