@@ -27,9 +27,9 @@ double median(std::vector<double> v) {
     return v[v.size() / 2];
 }
 
-void print(const char* figure, const char* mode, double microseconds) {
+void print(const char* figure, const char* mode, double median_us) {
     std::printf("{\"name\": \"%s\", \"lease_keys\": \"%s\", \"median_us\": %.1f}\n", figure, mode,
-                microseconds);
+                median_us);
 }
 
 node_options options_with(lease_key_choice keys) {
