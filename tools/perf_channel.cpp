@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <boost/asio/connect.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
@@ -19,6 +21,8 @@ using std::chrono::milliseconds;
 /// A line names the slots of a point; this is for thousands of them, and an end to what a stranger
 /// can make this process hold.
 constexpr std::size_t longest_line = std::size_t{4} << 20;
+/// For one line to be taken by the other side.
+constexpr auto send_limit = std::chrono::seconds(10);
 
 result<void> wait_readable(int fd, signal_watch& signals, std::optional<milliseconds> limit) {
     using clock = std::chrono::steady_clock;
@@ -76,10 +80,27 @@ result<perf_channel> perf_channel::connect(const endpoint_address& to, milliseco
 }
 
 result<void> perf_channel::send(const boost::json::object& o) {
-    error_code ec;
-    asio::write(socket_, asio::buffer(boost::json::serialize(o) + '\n'), ec);
-    if (!ec) return {};
-    return failure{connection_errc::lost, "the other side has hung up: " + ec.message()};
+    const auto text = boost::json::serialize(o) + '\n';
+    const auto until = std::chrono::steady_clock::now() + send_limit;
+    for (std::size_t at = 0; at < text.size();) {
+        const auto sent = ::send(socket_.native_handle(), text.data() + at, text.size() - at,
+                                 MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent > 0) {
+            at += static_cast<std::size_t>(sent);
+            continue;
+        }
+        if (errno != EAGAIN && errno != EINTR)
+            return failure{connection_errc::lost,
+                           "the other side has hung up: " + std::string(std::strerror(errno))};
+        const auto left =
+            std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
+        pollfd writable{socket_.native_handle(), POLLOUT, 0};
+        if (left.count() <= 0) {
+            return failure{connection_errc::lost, "the other side takes nothing"};
+        }
+        ::poll(&writable, 1, static_cast<int>(left.count()));
+    }
+    return {};
 }
 
 result<boost::json::object> perf_channel::receive(signal_watch& signals,

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <future>
 #include <system_error>
 
 #include <poll.h>
@@ -95,6 +96,10 @@ diag::perf_run perf_load::run(signal_watch& signals, std::chrono::milliseconds i
             });
         }
     }
+    // What was posted last may not have run yet, and refers to this object.
+    std::promise<void> idle;
+    boost::asio::post(node_.get_executor(), [&] { idle.set_value(); });
+    idle.get_future().wait();
     return std::move(run_);
 }
 

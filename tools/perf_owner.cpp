@@ -97,7 +97,11 @@ private:
         staged_.clear();
         const auto bytes = number(wanted, "bytes", 0);
         const auto count = number(wanted, "count", 0);
-        if (count == 0 || bytes == 0 || bytes > settings_.most_bytes / count) {
+        // A slot takes whole pages of the pool, and something besides.
+        constexpr std::uint64_t most_slots = 65'536;
+        constexpr std::uint64_t page = 4096;
+        if (count == 0 || bytes == 0 || count > most_slots ||
+            std::max(bytes, page) > settings_.most_bytes / count) {
             return {{"error", std::to_string(count) + " slots of " + std::to_string(bytes) +
                                   " bytes are nothing, or more than " +
                                   format_bytes(settings_.most_bytes) +
@@ -108,7 +112,7 @@ private:
         const diag::perf_pattern pattern(bytes);
         json::array urls;
         std::string why_plain;
-        for (std::uint64_t slot = 0; slot < count; ++slot) {
+        for (std::uint64_t slot = 0; slot < count && !signals_.received(); ++slot) {
             auto memory = node_->make_staging(bytes, pinned);
             if (!memory) return {{"error", sentence_of(memory.error())}};
             if (!memory->pinned()) {

@@ -97,7 +97,7 @@ boost::json::object report::to_json(int exit) const {
 
 std::string report::to_text(const report_options& options) const {
     std::string out;
-    for (const auto& line : lines) out += line + '\n';
+    for (const auto& line : lines) out += printable(line) + '\n';
     constexpr std::array shown{outcome::error, outcome::fail, outcome::warn};
     static constexpr std::array names{"PASS", "SKIP", "WARN", "FAIL", "ERROR"};
     const auto show = [&](const finding& f) {
@@ -131,7 +131,8 @@ std::string report::to_nagios(int exit) const {
         "RVGET " + std::string(states[static_cast<std::size_t>(std::clamp(exit, 0, 3))]);
     for (const auto o : {outcome::error, outcome::fail, outcome::warn}) {
         for (const auto& f : findings) {
-            if (f.outcome == o) return line + " - " + f.id + " " + f.subject + ": " + f.message;
+            if (f.outcome == o)
+                return line + " - " + f.id + " " + printable(f.subject + ": " + f.message);
         }
     }
     return line + " - " + std::to_string(count(findings, outcome::pass)) + " checks passed";

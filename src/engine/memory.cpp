@@ -440,7 +440,6 @@ std::size_t pool::trim(std::size_t warm_floor_bytes) {
     pool_state& s = *state_;
     std::vector<std::shared_ptr<arena>> returned;
     std::size_t bytes = 0;
-    const std::lock_guard growth(s.growth);
     const std::lock_guard lock(s.mutex);
     std::size_t left = s.arena_bytes;
     const auto empty = s.empty_arenas();

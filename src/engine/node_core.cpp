@@ -33,7 +33,8 @@ node_core::node_core(environment& env, control_network& net, const node_options&
 node_core::~node_core() = default;
 
 result<std::optional<endpoint_address>> node_core::start() {
-    if (rdma_->usable() && options_.arena_idle_time.count() > 0) trim_later();
+    if (rdma_->usable() && options_.arena_idle_time.count() > 0)
+        services_.env.post([this] { trim_later(); });
     if (!options_.listen) return std::optional<endpoint_address>{};
     auto at = services_.net.listen(*options_.listen, [this](std::shared_ptr<control_link> link) {
         accepted(std::move(link));
@@ -42,16 +43,16 @@ result<std::optional<endpoint_address>> node_core::start() {
     return std::optional(at.value());
 }
 
-/// Unmapping takes milliseconds: not on the strand.
+/// Unmapping takes milliseconds: not on the strand, nor where the end of a queue pair, which
+/// somebody may wait for, would stand behind it.
 void node_core::trim_later() {
+    if (owner_.draining()) return;
     trim_timer_ = services_.env.at(services_.env.now() + options_.arena_idle_time, [this] {
         trim_timer_ = 0;
         services_.env.offload(
-            blocking_work::destroy,
+            blocking_work::make,
             [rdma = rdma_, floor = options_.warm_floor_bytes] { rdma->memory().trim(floor); },
-            [this] {
-                if (!owner_.draining()) trim_later();
-            });
+            [this] { trim_later(); });
     });
 }
 

@@ -274,8 +274,7 @@ void owner_connection::answer(std::uint64_t id, const wire::acquire& m,
     }
     if (d.answer != wire::answer::rdma && d.answer != wire::answer::chunked)
         return send(id, std::move(reply));
-    if (!owner_.room_for_lease() ||
-        (d.answer == wire::answer::chunked && owner_.chunks().room() == 0)) {
+    if (!owner_.room_for_lease() || (d.answer == wire::answer::chunked && behind_with_chunks())) {
         reply.answer = wire::answer::busy;
         reply.retry_after_ms = 100;
         return send(id, std::move(reply));
@@ -371,6 +370,11 @@ void owner_connection::answer_rdma(std::uint64_t id, const wire::acquire& m,
     reply.descriptor = encode_descriptor(sl->memory->bytes.subspan(m.offset, reply.range_bytes),
                                          reply.lease, reply.duration_ms, *k, generation);
     send(id, std::move(reply));
+}
+
+/// Whose chunks wait while too many do; a consumer that reads what it asked for is served.
+bool owner_connection::behind_with_chunks() const {
+    return owner_.chunks().room() == 0 && link_->queued_bytes() != 0;
 }
 
 void owner_connection::grant(wire::acquire_reply& reply, const wire::acquire& m,

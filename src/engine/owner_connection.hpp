@@ -90,6 +90,7 @@ private:
     void rekeyed(std::uint64_t id, const wire::renew& m, const serve_lane& lane,
                  const owner::leased_bytes& range, const std::shared_ptr<lease_key>& key);
     [[nodiscard]] bool serves(const serve_lane& lane) const;
+    [[nodiscard]] bool behind_with_chunks() const;
     void give_up(std::uint32_t generation, reason tell, unique_function<void()> proven);
     void checksum_first(std::uint64_t id, const wire::acquire& m);
     void send(std::uint64_t id, wire::body body, frame_payload payload = {});

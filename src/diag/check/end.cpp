@@ -113,7 +113,8 @@ public:
         std::vector<std::uint32_t> seen;
         std::vector<char> buffer(1 << 16);
         pollfd readable{fd_, POLLIN, 0};
-        while (::poll(&readable, 1, 200) == 1) {
+        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+        while (::poll(&readable, 1, 200) == 1 && std::chrono::steady_clock::now() < until) {
             const auto got = ::recv(fd_, buffer.data(), buffer.size(), 0);
             if (got < 0) break;
             const auto size = static_cast<std::uint32_t>(got) + (ipv4_ ? 28 : 48);

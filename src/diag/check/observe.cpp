@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "diag/check/verdict.hpp"
 #include "diag/check/words.hpp"
@@ -43,6 +44,23 @@ json::object ask(check_end& end, const json::object& request) {
 std::string error_of(const json::object& answer) {
     const auto* error = answer.if_contains("error");
     return error == nullptr ? "" : std::string(error->as_string());
+}
+
+/// The other end's names go into commands that people copy: what a shell takes for its own is no
+/// name.
+void require_plain(const end_point& e) {
+    const auto plain = [](const std::string& text) {
+        return std::ranges::all_of(text, [](unsigned char c) {
+            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                   (c != 0 && std::strchr("_.:@%-", c) != nullptr);
+        });
+    };
+    bool good = std::ranges::all_of(e.pkeys, plain);
+    for (const auto* text :
+         {&e.host, &e.device, &e.driver, &e.gid, &e.netdev, &e.port_netdev, &e.mac})
+        good = good && plain(*text) && !text->starts_with('-');
+    if (!good)
+        throw broken_off{"an end gives a name of a host, device or address that cannot be one"};
 }
 
 bool is_number(const std::string& text) {
@@ -114,6 +132,7 @@ private:
     static std::vector<end_point> ends(const json::object& facts, const std::string& wanted) {
         std::vector<end_point> all;
         from_json(facts.at("ends"), all);
+        for (const auto& e : all) require_plain(e);
         if (wanted.empty()) return all;
         std::vector<end_point> chosen;
         for (const auto& e : all) {

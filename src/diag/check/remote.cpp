@@ -22,8 +22,9 @@ using namespace std::chrono_literals;
 
 constexpr const char* greeting = "rvget.check-control/1";
 constexpr std::size_t longest_line = 1 << 20;  // of a peer whose word is not trusted
-constexpr auto answer_limit = 40s;             // READs of a soak take up to ten
-constexpr int segment_bytes = 536;             // what every IPv4 path must take (RFC 879)
+constexpr auto session_limit = 5min;
+constexpr auto answer_limit = 40s;  // READs of a soak take up to ten
+constexpr int segment_bytes = 536;  // what every IPv4 path must take (RFC 879)
 
 class socket_handle {
 public:
@@ -166,7 +167,8 @@ void serve_session(socket_handle accepted) {
         return;
     }
     const auto end = make_local_end();
-    for (;;) {
+    // One session at a time: nobody keeps the place for ever.
+    for (const auto until = clock::now() + session_limit; clock::now() < until;) {
         const auto request = connection.read(answer_limit);
         if (!request || !connection.write(end->ask(*request))) return;
     }

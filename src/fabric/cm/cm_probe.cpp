@@ -90,9 +90,14 @@ result<void> cm_end::await(int wanted, const char* step, std::chrono::millisecon
         if (::rdma_get_cm_event(channel_, &event) == 0) {
             const auto kind = event->event;
             const int status = event->status;
-            if (of != nullptr) *of = event->id;
+            auto* const id = event->id;
             ::rdma_ack_cm_event(event);
-            if (static_cast<int>(kind) == wanted) return {};
+            if (static_cast<int>(kind) == wanted) {
+                if (of != nullptr) *of = id;
+                return {};
+            }
+            // One more request, in the middle of the first: its identifier is nobody else's.
+            if (kind == RDMA_CM_EVENT_CONNECT_REQUEST) ::rdma_destroy_id(id);
             return failed(
                 step, std::string(::rdma_event_str(kind)) + ", status " + std::to_string(status));
         }

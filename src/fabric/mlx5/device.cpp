@@ -50,11 +50,18 @@ result<std::shared_ptr<fabric::completion_queue>> device::create_completion_queu
     std::uint32_t entries) {
     auto other = beneath_->create_completion_queue(entries);
     if (!other || direct_ == nullptr) return other;
-    auto both =
-        completion_queue::make(*direct_, beneath_->opened(),
-                               std::static_pointer_cast<verbs::completion_queue>(*other), entries);
-    if (!both) return both.error();
-    return std::shared_ptr<fabric::completion_queue>(std::move(*both));
+    auto both = direct_queue(*other, entries);
+    if (both) return std::shared_ptr<fabric::completion_queue>(std::move(*both));
+    log(log_level::warning, "fast_path=verbs device=" + beneath_->facts().name +
+                                " cause=" + quoted(text_of(both.error())));
+    return other;
+}
+
+result<std::shared_ptr<completion_queue>> device::direct_queue(
+    const std::shared_ptr<fabric::completion_queue>& other, std::uint32_t entries) const {
+    return completion_queue::make(*direct_, beneath_->opened(),
+                                  std::static_pointer_cast<verbs::completion_queue>(other),
+                                  entries);
 }
 
 result<std::unique_ptr<fabric::queue_pair>> device::create_queue_pair(
@@ -76,10 +83,12 @@ result<std::unique_ptr<fabric::queue_pair>> device::create_queue_pair(
 }
 
 result<void> device::try_out() {
-    auto queue = create_completion_queue(1);
+    const auto other = beneath_->create_completion_queue(1);
+    if (!other) return other.error();
+    auto queue = direct_queue(*other, 1);
     if (!queue) return queue.error();
     auto pair = mlx5::queue_pair::make(
-        *direct_, beneath_->opened(), std::static_pointer_cast<mlx5::completion_queue>(*queue),
+        *direct_, beneath_->opened(), *queue,
         beneath_->facts().ports.empty() ? route::port_facts{} : beneath_->facts().ports.front(),
         {.send_requests = 1, .binds = false});
     if (!pair) return pair.error();

@@ -13,6 +13,8 @@ namespace rvget::fabric::mlx5 {
 std::shared_ptr<fabric::device> decorate(std::shared_ptr<fabric::device> beneath,
                                          mlx5_choice choice);
 
+class completion_queue;
+
 class device final : public fabric::device {
 public:
     /// Without `direct` everything is as beneath; `path` says so.
@@ -49,6 +51,10 @@ public:
     [[nodiscard]] result<void> try_out();
 
 private:
+    /// Over `other`, which is one of libibverbs and takes the completions of receives and binds.
+    [[nodiscard]] result<std::shared_ptr<completion_queue>> direct_queue(
+        const std::shared_ptr<fabric::completion_queue>& other, std::uint32_t entries) const;
+
     std::shared_ptr<verbs::device> beneath_;
     const library* direct_;
     fabric::fast_path path_;
