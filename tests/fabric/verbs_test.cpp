@@ -590,7 +590,7 @@ BOOST_FIXTURE_TEST_CASE(transition_with_an_empty_gid_index_names_index_gid_and_n
     BOOST_TEST(contains(text, "ENODATA"));
     BOOST_TEST(contains(text, "GID index 201 is empty"));
     BOOST_TEST(contains(text, "peer GID " + at.entry.gid.to_string()));
-    BOOST_TEST(contains(text, "test the path to that peer"));
+    BOOST_TEST(contains(text, "`rvget check HOST`"));
 }
 
 BOOST_FIXTURE_TEST_CASE(transition_between_address_families_says_so, unconnected) {

@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(transition_text_of_each_errno_names_its_cause) {
             BOOST_TEST(contains(f.detail, r.name));
             BOOST_TEST(contains(f.detail, r.cause));
             BOOST_TEST(contains(f.detail, "own GID 10.0.0.5 at index 3, peer GID 10.0.0.9"));
-            BOOST_TEST(contains(f.detail, "test the path to that peer"));
+            BOOST_TEST(contains(f.detail, "`rvget check HOST`"));
         }
     }
     t.peer.bytes = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
