@@ -12,6 +12,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <boost/system/system_error.hpp>
+
 #include "commands.hpp"
 #include "console.hpp"
 
@@ -119,7 +121,13 @@ int main(int argc, char** argv) {
         fill_standard_streams();
         return run(arguments(argv + std::min(argc, 1), argv + argc));
     } catch (const std::exception& e) {
-        return report_error(exit_status::other,
-                            std::string("unexpected: ") + e.what() + "; please report it");
+        const bool json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
+        const auto* refused = dynamic_cast<const boost::system::system_error*>(&e);
+        return report_error(
+            exit_status::other,
+            refused != nullptr
+                ? "the system refuses: " + refused->code().message() + "; see `ulimit -a`"
+                : std::string("unexpected: ") + e.what() + "; please report it",
+            json);
     }
 }

@@ -39,7 +39,8 @@ result<Number> number(const command_line& line, const std::string& option, Numbe
     const auto text = line.text(option);
     if (!text) return otherwise;
     const auto value = number_in<Number>(*text);
-    if (!value || *value < least || *value > most) return wrong(option, *text, wanted);
+    // Not the other way round: no comparison with a NaN holds.
+    if (!value || !(*value >= least && *value <= most)) return wrong(option, *text, wanted);
     return *value;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 
 #include <boost/json/parse.hpp>
@@ -87,7 +88,7 @@ result<perf_requirement> perf_requirement::parse(
         bound = bound.substr(0, mark);
     }
     const auto [rest, error] = std::from_chars(bound.data(), bound.data() + bound.size(), r.bound);
-    if (error != std::errc{} || rest != bound.data() + bound.size()) {
+    if (error != std::errc{} || rest != bound.data() + bound.size() || !std::isfinite(r.bound)) {
         return refuse("the bound is no number");
     }
     return r;

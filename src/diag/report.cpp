@@ -41,6 +41,17 @@ boost::json::object to_object(const finding& f) {
 constexpr std::array all_outcomes{outcome::pass, outcome::warn, outcome::fail, outcome::skip,
                                   outcome::error};
 
+/// JSON is UTF-8; what a person gave as a file's name, or sysfs as a device's, may not be.
+void make_utf8(boost::json::value& v) {
+    if (auto* text = v.if_string()) {
+        *text = printable(*text);
+    } else if (auto* list = v.if_array()) {
+        for (auto& one : *list) make_utf8(one);
+    } else if (auto* object = v.if_object()) {
+        for (auto& one : *object) make_utf8(one.value());
+    }
+}
+
 }  // namespace
 
 void report::select(const report_options& options) {
@@ -85,14 +96,16 @@ boost::json::object report::to_json(int exit) const {
     for (const auto& f : findings) list.push_back(to_object(f));
     boost::json::object summary;
     for (const auto o : all_outcomes) summary[to_string(o)] = count(findings, o);
-    return {{"schema", "rvget." + tool + "/1"},
-            {"tool", "rvget " + tool},
-            {"host", host},
-            {"time", utc_now()},
-            {"facts", facts},
-            {"findings", std::move(list)},
-            {"summary", std::move(summary)},
-            {"exit", exit}};
+    boost::json::value all{{"schema", "rvget." + tool + "/1"},
+                           {"tool", "rvget " + tool},
+                           {"host", host},
+                           {"time", utc_now()},
+                           {"facts", facts},
+                           {"findings", std::move(list)},
+                           {"summary", std::move(summary)},
+                           {"exit", exit}};
+    make_utf8(all);
+    return std::move(all.get_object());
 }
 
 std::string report::to_text(const report_options& options) const {

@@ -56,6 +56,13 @@ class Check(Case):
         self.assertRegex(line, r"listening on port \d+")
         return listener, int(line.split("port ")[1].split(";")[0])
 
+    def test_words_that_are_no_utf8_become_json(self):
+        for arguments in (("nowhere\udcff",), ("--self", "--gid", "z\udcff"), ("--observations", "n\udcff")):
+            with self.subTest(arguments=arguments):
+                finished = run("check", "--json", *arguments)
+                finished.stdout.decode()
+                parsed(finished)
+
     def test_peer_that_does_not_listen_is_status_3_and_says_what_to_start(self):
         with socket.socket() as bound:
             bound.bind(("127.0.0.1", 0))  # and does not listen

@@ -47,6 +47,12 @@ class Perf(Case):
             if record["type"] == "interval" and wanted(record["count"]):
                 return
 
+    def test_what_is_no_number_is_a_usage_error(self):
+        for arguments in (("--rate", "nan"), ("--duration", "nan"), ("--require", "p99_us<=nan"),
+                          ("--require", "p99_us<=inf")):
+            with self.subTest(arguments=arguments):
+                self.assertStatus(self.perf(*arguments), USAGE)
+
     def test_every_transfer_is_verified_and_its_path_counted(self):
         finished = self.perf("--json", "--op", "get,get_into,get_pinned", "--size", "100,8K", "--depth", "1,3")
         self.assertStatus(finished, DONE)
