@@ -96,7 +96,9 @@ class Soak(unittest.TestCase):
     def begin(self, seconds):
         self.begun += 1
         self.running.append(subprocess.Popen(
-            [CONSUMER, self.urls, str(seconds), str(SEED + self.begun)], stdout=subprocess.PIPE, text=True))
+            [CONSUMER, self.urls, str(seconds), str(SEED + self.begun)], stdout=subprocess.PIPE, text=True,
+            # It lets the signal in when it can take it.
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])))
 
     def end(self, consumer):
         output, _ = consumer.communicate(timeout=PATIENCE)

@@ -212,6 +212,10 @@ int main(int argc, char** argv) {
     const auto end = clock_type::now() + std::chrono::seconds(std::atoi(argv[2]));
     const auto seed = std::strtoull(argv[3], nullptr, 10);
     std::signal(SIGTERM, [](int) { asked_to_end = 1; });
+    sigset_t end_signal;
+    sigemptyset(&end_signal);
+    sigaddset(&end_signal, SIGTERM);
+    pthread_sigmask(SIG_UNBLOCK, &end_signal, nullptr);  // blocked by who started it
 
     rvget::node_options o;
     o.first_arena_bytes = std::size_t{4} << 20;

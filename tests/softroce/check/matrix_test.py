@@ -244,6 +244,16 @@ class Matrix(unittest.TestCase):
         self.must(local, at_a)
         self.must(self.agent.run, "true")  # it is there again
 
+    def check_on_a_busy_machine(self, case, options, during=None):
+        """A guest that gets no time for seconds leaves packets unanswered, and check rightly says so: once more, then,
+        where no packet is dropped on purpose."""
+        status, report = self.check(options, during)
+        lossy = any(f["id"] == "path.lossy" and f["outcome"] != "pass" for f in report["findings"])
+        if lossy and during is None and "path.lossy" not in (*case.also, case.verdict):
+            print("packets were lost that nobody dropped: once more", file=sys.stderr)
+            status, report = self.check(options)
+        return status, report
+
     def one(self, case):
         self.addCleanup(self.restore)
         if case.tagged:
@@ -254,7 +264,7 @@ class Matrix(unittest.TestCase):
         for command in case.b:
             self.must(self.agent.run, command)
         begun = time.monotonic()
-        status, report = self.check(case.options, case.during)
+        status, report = self.check_on_a_busy_machine(case, case.options, case.during)
         seen = [f for f in report["findings"] if f["outcome"] in ("fail", "warn", "error")]
         if RECORD:
             with open(f"{RECORD}/{self.id().split('.test_')[1]}.json", "w", encoding="utf-8") as file:
@@ -270,7 +280,7 @@ class Matrix(unittest.TestCase):
         if not case.verdict:
             return
         self.mend(case, [line for f in seen if f["id"] == case.verdict for line in f["fix"]])
-        status, report = self.check(case.options if case.then is None else case.then)
+        status, report = self.check_on_a_busy_machine(case, case.options if case.then is None else case.then)
         # Other pairs of GIDs may still fail where the way out is to use this one, and a VLAN stays another netdev than
         # that of the control connection.
         left = [f for f in report["findings"] if f["outcome"] in ("fail", "error") or f["outcome"] == "warn"
