@@ -1,7 +1,6 @@
 #include "perf_owner.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <vector>
 
@@ -12,6 +11,7 @@
 
 #include "console.hpp"
 #include "diag/perf_pattern.hpp"
+#include "lease_keys.hpp"
 #include "listen_address.hpp"
 #include "perf_channel.hpp"
 #include "perf_usage.hpp"
@@ -30,8 +30,6 @@ std::uint64_t number(const json::object& o, std::string_view key, std::uint64_t 
     const auto given = value == nullptr ? otherwise : value->to_number<std::uint64_t>(wrong);
     return wrong ? otherwise : given;
 }
-
-constexpr std::array lease_key_names{"strongest", "window", "exact", "fence"};
 
 /// One consumer, with a node of the kind that it wants.
 class consumer_session {
@@ -74,9 +72,10 @@ private:
         o.registered_budget_bytes = std::max<std::size_t>(settings_.most_bytes, 2 << 20);
         o.first_arena_bytes = std::min(o.first_arena_bytes, o.registered_budget_bytes);
         if (const auto* keys = wish.if_contains("lease_keys")) {
-            const auto at = std::ranges::find(lease_key_names, *keys);
-            if (at == lease_key_names.end()) return {{"error", "no such lease keys"}};
-            o.lease_keys = static_cast<lease_key_choice>(at - lease_key_names.begin());
+            const auto* name = keys->if_string();
+            const auto known = name == nullptr ? std::nullopt : lease_keys_of(*name);
+            if (!known) return {{"error", "no such lease keys"}};
+            o.lease_keys = *known;
         }
         // A first get waits for its queue pair: that is measured, and no reason for chunks.
         o.wireup_wait = 10s;
@@ -89,7 +88,7 @@ private:
                 {"reason", to_string(rdma.reason)},
                 {"detail", rdma.detail},
                 {"device", rdma.device},
-                {"lease_keys", lease_key_names[static_cast<std::size_t>(rdma.lease_keys)]}};
+                {"lease_keys", name_of(rdma.lease_keys)}};
     }
 
     json::object stage(const json::object& wanted) {

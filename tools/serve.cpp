@@ -15,6 +15,7 @@
 #include "authentication.hpp"
 #include "commands.hpp"
 #include "console.hpp"
+#include "lease_keys.hpp"
 #include "listen_address.hpp"
 #include "metrics_endpoint.hpp"
 #include "quantity.hpp"
@@ -73,19 +74,6 @@ command_line describe() {
     return line;
 }
 
-result<lease_key_choice> parse_lease_keys(const std::string& text) {
-    using choice = lease_key_choice;
-    for (const auto& [name, value] :
-         {std::pair{"strongest", choice::strongest}, std::pair{"window", choice::window},
-          std::pair{"exact", choice::exact}, std::pair{"fence", choice::fence}}) {
-        if (text == name) {
-            return value;
-        }
-    }
-    return failure{request_errc::invalid_argument,
-                   "--lease-keys '" + text + "' is not strongest, window, exact or fence"};
-}
-
 result<serve_settings> read(const command_line& line) {
     serve_settings s;
     s.files = line.operands();
@@ -107,7 +95,8 @@ result<serve_settings> read(const command_line& line) {
     const auto lease_timeout = line.milliseconds("lease-timeout");
     const auto wireup_wait = line.milliseconds("wireup-wait");
     const auto handshake_timeout = line.milliseconds("handshake-timeout");
-    const auto lease_keys = parse_lease_keys(line.text("lease-keys").value_or("strongest"));
+    const auto keys_named = line.text("lease-keys").value_or("strongest");
+    const auto lease_keys = lease_keys_of(keys_named);
     if (!listen) return listen.error();
     if (!rdma_min) return rdma_min.error();
     if (!budget) return budget.error();
@@ -115,7 +104,11 @@ result<serve_settings> read(const command_line& line) {
     if (!lease_timeout) return lease_timeout.error();
     if (!wireup_wait) return wireup_wait.error();
     if (!handshake_timeout) return handshake_timeout.error();
-    if (!lease_keys) return lease_keys.error();
+    if (!lease_keys) {
+        return failure{
+            request_errc::invalid_argument,
+            "--lease-keys '" + keys_named + "' is not strongest, window, exact or fence"};
+    }
     if (const auto host = line.text("advertise")) {
         if (auto wrong = endpoint_address::parse(endpoint_address{*host, 1}.to_string()); !wrong) {
             return failure{wrong.error().code,
