@@ -74,10 +74,10 @@ output_file::~output_file() {
 }
 
 failure output_file::cannot(const std::string& what, int error) const {
-    const bool full = error == ENOSPC || error == EDQUOT;
-    return {request_errc::io, name_ + ": cannot " + what + ": " + std::strerror(error) +
-                                  (full ? "; free some space or give another place with -o"
-                                        : "; give another place with -o")};
+    const char* step = "; give another place with -o";
+    if (error == ENOSPC || error == EDQUOT) step = "; free some space or give another place with -o";
+    if (error == EMFILE) step = "; raise `ulimit -n`";
+    return {request_errc::io, name_ + ": cannot " + what + ": " + std::strerror(error) + step};
 }
 
 result<output_file> output_file::open(const std::string& path) {

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <sys/resource.h>
 
@@ -23,17 +24,18 @@ diag::end_usage usage_now() {
     ::getrusage(RUSAGE_SELF, &spent);
     u.cpu_s = seconds(spent.ru_utime) + seconds(spent.ru_stime);
     const std::filesystem::path devices("/sys/class/infiniband");
+    std::vector<std::filesystem::path> directories;
+    std::vector<std::string> names;
     for (const auto& device : inventory::names_in(devices)) {
         const auto ports = devices / device / "ports";
         for (const auto& port : inventory::names_in(ports)) {
-            inventory::counters counted;
-            inventory::read_counters(ports / port / "hw_counters", counted);
-            for (const auto& [name, value] : counted) {
-                std::string whole = device;
-                whole.append("/").append(port).append(" ").append(name);
-                u.counters[std::move(whole)] = value;
-            }
+            directories.push_back(ports / port / "hw_counters");
+            names.push_back(std::string(device).append("/").append(port).append(" "));
         }
+    }
+    const auto counted = inventory::read_counters_now(directories);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        for (const auto& [name, value] : counted[i]) u.counters[names[i] + name] = value;
     }
     return u;
 }

@@ -155,10 +155,13 @@ private:
         } else if (const auto tried = address_of(addresses_[next_ - 1]); tried != to_) {
             what += " (" + tried.to_string() + ")";
         }
+        const bool out_of_descriptors = last_error_ == asio::error::no_descriptors;
         finish(failure(connection_errc::connect_failed,
                        what + ": " + last_error_.message() +
-                           "; see whether its owner runs and whether a firewall lets its port "
-                           "through"));
+                           (out_of_descriptors
+                                ? "; raise `ulimit -n`"
+                                : "; see whether its owner runs and whether a firewall lets its "
+                                  "port through")));
     }
 
     void finish(result<std::shared_ptr<control_link>> outcome) {

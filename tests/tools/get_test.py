@@ -18,16 +18,6 @@ SIZES = (0, 1, 4095, 4096, 4097, 64 << 10, MIB + 4097, 64 * MIB)
 
 
 class Fetching(Case):
-    def test_descriptors_that_are_out_are_a_json_error(self):
-        _, url = self.serve_url(self.file("in", b"abc"))
-        finished = subprocess.run(["sh", "-c", 'ulimit -n 8; exec "$0" "$@"', COMMAND, "get", url, "-o", self.path("out"),
-                                   "--json"], capture_output=True, timeout=LIMIT, check=False)
-        self.assertEqual(finished.returncode, 1)
-        error = json.loads(finished.stdout)
-        self.assertEqual((error["schema"], error["exit"]), ("rvget.error/1", 1))
-        self.assertNotIn("report it", error["message"])
-        self.assertEqual(self.names(), ["in"])
-
     def test_every_size_arrives_whole(self):
         files = [self.file(f"in-{size}", pattern(size)) for size in SIZES]
         _, printed = self.serve(*files, lines=len(files))

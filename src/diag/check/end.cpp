@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <future>
+#include <span>
 #include <sstream>
 
 #include <arpa/inet.h>
@@ -352,11 +353,9 @@ private:
     }
 
     [[nodiscard]] json::value counters() const {
-        inventory::counters all;
         const auto port = std::filesystem::path("/sys/class/infiniband") / at_.device / "ports" /
-                          std::to_string(at_.port);
-        inventory::read_counters(port / "hw_counters", all);
-        return to_json(all);
+                          std::to_string(at_.port) / "hw_counters";
+        return to_json(inventory::read_counters_now(std::span(&port, 1)).front());
     }
 
     std::shared_ptr<fabric::device> device_;

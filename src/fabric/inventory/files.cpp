@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -64,6 +66,22 @@ void read_counters(const fs::path& directory, counters& into) {
         if (name == "lifespan") continue;
         if (const auto value = read_number(directory / name)) into[name] = *value;
     }
+}
+
+std::vector<counters> read_counters_now(std::span<const fs::path> directories) {
+    constexpr std::uint64_t longest_ms = 1000, tick_ms = 10;
+    std::uint64_t held_ms = 0;
+    for (const auto& d : directories) {
+        held_ms = std::max(held_ms, read_number(d / "lifespan").value_or(0));
+    }
+    // Longer than the file says: the kernel counts in ticks, of up to 10 ms.
+    if (held_ms > 0) {
+        std::this_thread::sleep_for(
+            std::chrono::milliseconds(std::min(held_ms + tick_ms, longest_ms)));
+    }
+    std::vector<counters> all;
+    for (const auto& d : directories) read_counters(d, all.emplace_back());
+    return all;
 }
 
 std::string open_error(const fs::path& node) {

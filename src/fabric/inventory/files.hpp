@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,13 @@ namespace rvget::fabric::inventory {
 [[nodiscard]] std::vector<std::string> names_in(const std::filesystem::path& directory);
 /// Every file that holds a number, but "lifespan".
 void read_counters(const std::filesystem::path& directory, counters& into);
+/// The same of each directory, as of this call. The kernel answers reads of hw_counters from what it
+/// last asked the device for, for "lifespan" milliseconds (10 unless changed; struct
+/// rdma_hw_stats), so that a difference of two plain reads can miss all that a short run did. Waits
+/// that time out, once for all and at most a second; whatever refreshes a counter meanwhile is late
+/// enough, too.
+[[nodiscard]] std::vector<counters> read_counters_now(
+    std::span<const std::filesystem::path> directories);
 /// Why a device node cannot be opened; empty if it can.
 [[nodiscard]] std::string open_error(const std::filesystem::path& node);
 
