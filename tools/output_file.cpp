@@ -75,7 +75,8 @@ output_file::~output_file() {
 
 failure output_file::cannot(const std::string& what, int error) const {
     const char* step = "; give another place with -o";
-    if (error == ENOSPC || error == EDQUOT) step = "; free some space or give another place with -o";
+    if (error == ENOSPC || error == EDQUOT)
+        step = "; free some space or give another place with -o";
     if (error == EMFILE) step = "; raise `ulimit -n`";
     return {request_errc::io, name_ + ": cannot " + what + ": " + std::strerror(error) + step};
 }

@@ -19,8 +19,8 @@ namespace rvget::fabric::inventory {
 [[nodiscard]] std::vector<std::string> names_in(const std::filesystem::path& directory);
 /// Every file that holds a number, but "lifespan".
 void read_counters(const std::filesystem::path& directory, counters& into);
-/// The same of each directory, as of this call. The kernel answers reads of hw_counters from what it
-/// last asked the device for, for "lifespan" milliseconds (10 unless changed; struct
+/// The same of each directory, as of this call. The kernel answers reads of hw_counters from what
+/// it last asked the device for, for "lifespan" milliseconds (10 unless changed; struct
 /// rdma_hw_stats), so that a difference of two plain reads can miss all that a short run did. Waits
 /// that time out, once for all and at most a second; whatever refreshes a counter meanwhile is late
 /// enough, too.
