@@ -78,7 +78,7 @@ private:
         std::span<std::byte> destination;
     };
 
-    void begin_more();
+    void begin_more(clock::time_point now);
     void start(std::size_t lane_index, clock::time_point from);
     void ended(std::size_t lane_index, clock::time_point from, const error_code& ec,
                const transfer_report& report, std::span<std::byte> bytes);

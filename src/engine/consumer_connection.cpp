@@ -195,6 +195,7 @@ void consumer_connection::end_lease(std::uint64_t lease) {
 
 std::vector<std::uint64_t> consumer_connection::take_ended_leases() {
     if (ended_leases_.size() > lease_ends_per_frame) send_ended_leases();
+    s_.env.cancel(std::exchange(ended_timer_, 0));
     return std::exchange(ended_leases_, {});
 }
 

@@ -40,7 +40,12 @@ public:
 
     virtual ~environment() = default;
 
+    /// On the strand: when the running turn began, or when time_passed() was last called in it, so
+    /// that a turn reads the clock once. Never later than the clock.
     [[nodiscard]] virtual time_point now() const = 0;
+    /// What comes next in this turn began later than what came before: after bytes were received
+    /// (whoever sent them may count a time from then), after a callback that may have taken long.
+    virtual void time_passed() {}
 
     /// Runs `f` on the strand at `when` or soon after, unless cancelled before.
     virtual timer_id at(time_point when, task f) = 0;

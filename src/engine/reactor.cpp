@@ -26,7 +26,9 @@ constexpr int rounds_per_turn = 16;
 }  // namespace
 
 /// A source is polling (looked at in every turn) or parked. `armed`, in either state: an event was
-/// asked for and is being waited for, so nothing can be missed by parking.
+/// asked for and is being waited for, so nothing can be missed by parking. A source that expects
+/// nothing is parked without: to arm for what may have completed by the end of the turn that posts
+/// it would be a system call for nothing.
 struct reactor::watched final : readiness_listener, std::enable_shared_from_this<watched> {
     watched(std::shared_ptr<reactor> o, std::shared_ptr<completion_source> s)
         : owner(std::move(o)), source(std::move(s)) {}
@@ -61,7 +63,7 @@ void reactor::watch(std::shared_ptr<completion_source> source) {
                     " effect=\"completions are polled for every millisecond\"");
         }
     }
-    w->spin_until = loop_.now() + spin_;
+    w->spin_until = end_of_spin();
     watched_.push_back(std::move(w));
     schedule();
 }
@@ -94,12 +96,35 @@ void reactor::expect_completions() {
             continue;  // its event will come, and looking earlier is what spinning is
         }
         w->polling = true;
-        w->spin_until = loop_.now() + spin_;
+        w->spin_until = end_of_spin();
     }
     schedule();
 }
 
+time_point reactor::end_of_spin() const {
+    return spin_ == duration::zero() ? time_point{} : loop_.now() + spin_;
+}
+
+/// The first look is at the end of the turn that posted, which may find what completed meanwhile.
 void reactor::schedule() {
+    const bool wanted = std::ranges::any_of(watched_, [](const auto& w) { return w->polling; });
+    if (wanted && !scheduled_) {
+        scheduled_ = true;
+        loop_.at_turn_end(shared_from_this());
+    }
+}
+
+void reactor::resume() {
+    scheduled_ = false;
+    bool worked = false;
+    for (int round = 0; round < rounds_per_turn && !worked; ++round) {
+        loop_.time_passed();
+        // By index: handling a completion may watch and unwatch.
+        for (std::size_t i = 0; i < watched_.size(); ++i) {
+            const std::shared_ptr<watched> w = watched_[i];
+            worked |= w->polling && look(*w);
+        }
+    }
     const bool wanted = std::ranges::any_of(watched_, [](const auto& w) { return w->polling; });
     if (wanted && !scheduled_) {
         scheduled_ = true;
@@ -107,61 +132,59 @@ void reactor::schedule() {
     }
 }
 
-void reactor::resume() {
-    scheduled_ = false;
-    bool worked = false;
-    // What a completion caused to be sent leaves at the end of the turn, so work ends it.
-    for (int round = 0; round < rounds_per_turn && !worked; ++round) {
-        // By index: handling a completion may watch and unwatch.
-        for (std::size_t i = 0; i < watched_.size(); ++i) {
-            const std::shared_ptr<watched> w = watched_[i];
-            worked |= w->polling && look(*w);
-        }
-    }
-    schedule();
-}
-
-/// Polls once; whether anything had completed.
+/// Polls, and parks what has no reason to be looked at again. Whether anything had completed.
 bool reactor::look(watched& w) {
+    bool worked = false;
     if (w.source->poll() > 0) {
-        w.spin_until = loop_.now() + spin_;
-        return true;
+        w.spin_until = end_of_spin();
+        if (spin_ != duration::zero() || w.gone || w.source->poll() > 0) {
+            return true;
+        }
+        worked = true;  // and the queue is empty: nothing to spin for
     }
-    if (!w.gone && !(w.source->expects_completions() && loop_.now() < w.spin_until)) {
-        park(w);
+    const bool spins =
+        spin_ != duration::zero() && w.source->expects_completions() && loop_.now() < w.spin_until;
+    if (!w.gone && !spins) {
+        worked |= park(w);
     }
-    return false;
+    return worked;
 }
 
-void reactor::park(watched& w) {
+/// Whether anything had completed after all: then it is not parked.
+bool reactor::park(watched& w) {
+    if (!w.source->expects_completions()) {
+        w.polling = false;  // nothing can complete; what is posted next says so
+        return false;
+    }
     if (w.event && !w.armed) {
         // A completion between the last poll and arming raises no event (InfiniBand 11.4.2.2): it
         // is found by the poll that follows. One after arming does raise it.
         w.source->arm();
-        if (w.source->poll() > 0) {
-            w.spin_until = loop_.now() + spin_;
-            return;
-        }
-        if (w.gone) {
-            return;
-        }
         w.event->await_readable(w.shared_from_this());
         w.armed = true;
+        if (w.source->poll() > 0) {
+            w.spin_until = end_of_spin();
+            return true;
+        }
+        if (w.gone) {
+            return false;
+        }
     }
     w.polling = false;
-    if (!w.event && w.tick_timer == 0 && w.source->expects_completions()) {
+    if (!w.event && w.tick_timer == 0) {
         w.tick_timer = loop_.at(loop_.now() + tick, [this, &w] {
             w.tick_timer = 0;
             w.polling = true;
             schedule();
         });
     }
+    return false;
 }
 
 void reactor::on_event(watched& w) {
     w.source->consume_events();
     w.polling = true;
-    w.spin_until = loop_.now() + spin_;
+    w.spin_until = end_of_spin();
     look(w);
     schedule();
 }

@@ -28,9 +28,10 @@ public:
 private:
     struct watched;
     bool look(watched& w);
-    void park(watched& w);
+    bool park(watched& w);
     void on_event(watched& w);
     void schedule();
+    [[nodiscard]] time_point end_of_spin() const;
 
     event_loop& loop_;
     const duration spin_;

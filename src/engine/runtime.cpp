@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <boost/asio/basic_waitable_timer.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/basic_stream_descriptor.hpp>
@@ -54,7 +55,8 @@ public:
           makers_(std::max<std::size_t>(options.worker_threads, 1)),
           destroyers_(1) {}
 
-    time_point now() const override { return steady_clock::now(); }
+    time_point now() const override;
+    void time_passed() override { turn_time_.reset(); }
     timer_id at(time_point when, task f) override;
     void cancel(timer_id id) override { timers_.cancel(id); }
     void post(task f) override;
@@ -89,6 +91,7 @@ public:
             return;
         }
         const runner here(*this);
+        time_passed();
         f();
         end_turn();
     }
@@ -111,15 +114,22 @@ private:
         asio_loop& loop;
     };
 
+    bool in_turn() const noexcept { return runner_ == std::this_thread::get_id(); }
     void end_turn();
+    void run(std::vector<task> batch);
+    void drain_inbox_later(std::unique_lock<std::mutex> inbox_lock);
     void shut_down();
+    [[nodiscard]] bool timer_is_armed() const;
     void arm_timer();
+    void arm_timer_later();
     void fire_timers();
     void drain_inbox();
 
     std::mutex turn_mutex_;
     std::atomic<std::thread::id> runner_{};
     bool stopping_ = false;
+    mutable std::optional<time_point> turn_time_;
+    std::vector<task> turn_posts_;  ///< posted in the running turn
     std::vector<std::shared_ptr<continuation>> turn_end_;
     std::unordered_set<stop_listener*> stop_listeners_;
 
@@ -127,6 +137,7 @@ private:
     std::optional<asio::basic_waitable_timer<steady_clock, asio::wait_traits<steady_clock>, strand>>
         timer_;
     std::optional<time_point> timer_armed_for_;
+    bool arming_ = false;  ///< the next turn arms
     timer_queue timers_;
 
     std::mutex inbox_mutex_;  ///< over the two below, and over strand_ against stop()
@@ -196,25 +207,51 @@ std::unique_ptr<descriptor> asio_loop::adopt(int fd) {
     return nullptr;
 }
 
+time_point asio_loop::now() const {
+    if (!in_turn()) return steady_clock::now();
+    if (!turn_time_) turn_time_ = steady_clock::now();
+    return *turn_time_;
+}
+
 environment::timer_id asio_loop::at(time_point when, task f) {
     if (stopping_) {
         return 0;
     }
-    // What is due already goes behind what has been due for longer, so that a timer which always
-    // asks for the past starves nobody.
-    const timer_id id = timers_.add(std::max(when, now()), std::move(f));
-    arm_timer();
+    // What is due already goes behind what has been due for longer, and behind the turn that asks
+    // for it, so that a timer which always asks for the past starves nobody.
+    const timer_id id =
+        timers_.add(std::max(when, now() + std::chrono::nanoseconds(1)), std::move(f));
+    if (!in_turn()) arm_timer();
     return id;
 }
 
-void asio_loop::arm_timer() {
+/// A turn that adds the first timer leaves arming to the one after it: a timer for what the caller
+/// may do next (an operation that takes a message along) is most often cancelled in there, and then
+/// costs no system call.
+void asio_loop::arm_timer_later() {
+    if (std::exchange(arming_, false)) return arm_timer();
+    if (!timer_is_armed()) {
+        arming_ = true;
+        // Not through the strand, where it would stand before what a handler that this turn posted
+        // is about to ask for.
+        asio::post(strand_->get_inner_executor(), [self = shared_from_this(), on = *strand_] {
+            asio::dispatch(on, [self] { self->turn([] {}); });
+        });
+    }
+}
+
+/// A cancelled first timer is not worth a system call: waking up too early does no harm.
+bool asio_loop::timer_is_armed() const {
     const auto next = timers_.next();
-    // A cancelled first timer is not worth a system call: waking up too early does no harm.
-    if (!next || (timer_armed_for_ && *timer_armed_for_ <= *next)) {
+    return !next || (timer_armed_for_ && *timer_armed_for_ <= *next);
+}
+
+void asio_loop::arm_timer() {
+    if (timer_is_armed()) {
         return;
     }
-    timer_armed_for_ = next;
-    timer_->expires_at(*next);
+    timer_armed_for_ = timers_.next();
+    timer_->expires_at(*timer_armed_for_);
     timer_->async_wait([self = shared_from_this()](error_code ec) {
         if (!ec) {
             self->turn([&] { self->fire_timers(); });
@@ -228,19 +265,30 @@ void asio_loop::fire_timers() {
     while (auto f = timers_.take_due(due)) {
         (*f)();
     }
-    arm_timer();
 }
 
+/// What a turn posts runs at its end, without another trip through Asio and the kernel.
 void asio_loop::post(task f) {
-    const std::lock_guard lock(inbox_mutex_);
+    if (in_turn()) {
+        if (!stopping_) turn_posts_.push_back(std::move(f));
+        return;
+    }
+    std::unique_lock lock(inbox_mutex_);
     if (inbox_closed_) {
         return;
     }
     inbox_.push_back(std::move(f));
     if (inbox_.size() == 1) {
-        asio::post(*strand_,
-                   [self = shared_from_this()] { self->turn([&] { self->drain_inbox(); }); });
+        drain_inbox_later(std::move(lock));
     }
+}
+
+/// At once where this is a thread of the io_context and nobody holds the strand: by then the caller
+/// holds no lock of ours.
+void asio_loop::drain_inbox_later(std::unique_lock<std::mutex> inbox_lock) {
+    const strand on = *strand_;
+    inbox_lock.unlock();
+    asio::dispatch(on, [self = shared_from_this()] { self->turn([&] { self->drain_inbox(); }); });
 }
 
 void asio_loop::drain_inbox() {
@@ -249,6 +297,10 @@ void asio_loop::drain_inbox() {
         const std::lock_guard lock(inbox_mutex_);
         batch.swap(inbox_);
     }
+    run(std::move(batch));
+}
+
+void asio_loop::run(std::vector<task> batch) {
     for (task& f : batch) {
         if (stopping_) {
             return;
@@ -281,6 +333,11 @@ void asio_loop::offload(blocking_work kind, task work, task done) {
 }
 
 void asio_loop::end_turn() {
+    // Once: what these post comes with the next turn, so that descriptors and timers get theirs.
+    if (!turn_posts_.empty()) {
+        time_passed();
+        run(std::exchange(turn_posts_, {}));
+    }
     for (std::size_t i = 0; i < turn_end_.size(); ++i) {
         const auto next = std::move(turn_end_[i]);
         if (!stopping_) {
@@ -288,10 +345,17 @@ void asio_loop::end_turn() {
         }
     }
     turn_end_.clear();
+    if (stopping_) {
+        return;
+    }
+    arm_timer_later();
+    if (!turn_posts_.empty()) {
+        asio::post(*strand_, [self = shared_from_this()] { self->turn([] {}); });
+    }
 }
 
 void asio_loop::stop() {
-    if (runner_ == std::this_thread::get_id()) {
+    if (in_turn()) {
         shut_down();
     } else {
         const std::lock_guard hold(turn_mutex_);
@@ -317,6 +381,7 @@ void asio_loop::shut_down() {
     timer_.reset();
     // What tasks hold may call back in here while it is destroyed: only once all is consistent.
     const timer_queue timers = std::exchange(timers_, {});
+    const std::vector<task> posted = std::exchange(turn_posts_, {});
     std::vector<task> unrun;
     const std::lock_guard lock(inbox_mutex_);
     inbox_closed_ = true;

@@ -327,6 +327,7 @@ std::size_t tcp_link::read(std::span<const iovec> into) {
         await_writable();
     }
     if (got.bytes > 0) {
+        loop_.time_passed();
         return got.bytes;
     }
     if (got.state == byte_stream::state::broken) {

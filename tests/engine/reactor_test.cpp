@@ -88,7 +88,9 @@ struct watching : embedded {
         : embedded(spinning(spin)), source(std::make_shared<scripted_source>(with_events)) {
         on_strand([&] { rt.env().watch(source); });
     }
+    /// One request is outstanding, and the source waits for its completion's event.
     void parked() {
+        if (source->expected == 0) expect();
         BOOST_REQUIRE(until([&] { return source->armed; }));
         on_strand([] {});
     }
@@ -106,11 +108,33 @@ bool one_cpu() {
     return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
 }
 
-BOOST_AUTO_TEST_CASE(source_idle_is_armed_without_spinning) {
+BOOST_AUTO_TEST_CASE(source_idle_is_left_alone) {
     watching w(10s);
+    w.on_strand([] {});
+    BOOST_TEST(w.source->arms == 0u);
+    BOOST_TEST(w.source->polls == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(source_that_expects_is_armed_once_without_spinning) {
+    watching w;
+    w.on_strand([] {});
+    const auto polls = w.source->polls;
     w.parked();
+    w.expect();
+    w.on_strand([] {});
     BOOST_TEST(w.source->arms == 1u);
-    BOOST_TEST(w.source->polls == 2u);  // once before arming, once after
+    BOOST_TEST(w.source->polls == polls + 2);  // once before arming, once after
+}
+
+BOOST_AUTO_TEST_CASE(completion_by_the_end_of_the_turn_that_posted_needs_no_event) {
+    watching w;
+    w.on_strand([&] {
+        ++w.source->expected;
+        w.rt.env().expect_completions();
+        w.source->complete();
+    });
+    BOOST_TEST(w.source->handled == 1u);
+    BOOST_TEST(w.source->arms == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(source_parked_is_polled_on_its_event) {
@@ -127,6 +151,7 @@ BOOST_AUTO_TEST_CASE(source_parked_is_polled_on_its_event) {
 BOOST_AUTO_TEST_CASE(completion_between_poll_and_arm_is_not_lost) {
     watching w;
     w.source->before_arm = [s = w.source.get()] { s->complete(); };
+    w.expect();
     BOOST_TEST(w.until([&] { return w.source->handled == 1; }));
     BOOST_TEST(w.source->consumed == 0u);  // it raised no event
 }
@@ -134,6 +159,7 @@ BOOST_AUTO_TEST_CASE(completion_between_poll_and_arm_is_not_lost) {
 BOOST_AUTO_TEST_CASE(completion_between_arm_and_poll_is_not_lost_nor_its_event) {
     watching w;
     w.source->after_arm = [s = w.source.get()] { s->complete(); };
+    w.expect();
     BOOST_TEST(w.until([&] { return w.source->handled == 1; }));
     BOOST_TEST(w.until([&] { return w.source->consumed == 1; }));
     w.parked();
@@ -146,6 +172,7 @@ BOOST_AUTO_TEST_CASE(completion_between_the_last_poll_and_the_wait_is_not_lost) 
     w.source->after_arm = [s = w.source.get()] {
         s->after_poll = [s] { s->complete(); };  // behind the poll that follows arming
     };
+    w.expect();
     BOOST_TEST(w.until([&] { return w.source->handled == 1; }));
     BOOST_TEST(w.source->consumed == 1u);
 }
@@ -157,7 +184,7 @@ BOOST_AUTO_TEST_CASE(completion_while_spinning_is_found_without_an_event) {
         return;
     }
     watching w(10s);
-    w.parked();
+    w.on_strand([] {});
     const auto arms = w.source->arms;
     w.expect();
     const auto polls = w.source->polls;
@@ -169,7 +196,6 @@ BOOST_AUTO_TEST_CASE(completion_while_spinning_is_found_without_an_event) {
 
 BOOST_AUTO_TEST_CASE(source_without_completions_parks_when_the_spin_is_over) {
     watching w(200us);
-    w.parked();
     w.expect();
     // Whatever it does, it ends up parked on its event, from which it is found.
     const auto quiet = [&] {
@@ -253,7 +279,10 @@ BOOST_AUTO_TEST_CASE(source_unwatching_itself_in_a_poll_is_not_touched_again) {
 BOOST_AUTO_TEST_CASE(sources_watched_together_are_served_each) {
     watching w;
     auto other = std::make_shared<scripted_source>();
-    w.on_strand([&] { w.rt.env().watch(other); });
+    w.on_strand([&] {
+        w.rt.env().watch(other);
+        ++other->expected;
+    });
     w.parked();
     BOOST_REQUIRE(w.until([&] { return other->armed; }));
     other->complete();

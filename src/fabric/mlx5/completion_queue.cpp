@@ -142,6 +142,7 @@ result<std::size_t> completion_queue::poll(std::span<completion> out) {
 
 result<void> completion_queue::arm() {
     ring_->arm();
+    other_->expect_event();
     return other_->arm();
 }
 

@@ -39,10 +39,11 @@ int post_empty_read(ibv_qp* queue_pair, std::uint64_t work_request_id) noexcept;
 /// one task completes the requests of a queue pair, in order, and flushes everything after a false
 /// success. Hence a successful READ is held until a later request of the same queue pair has
 /// completed: flushed means that the queue pair went to error in between, and the success becomes
-/// `false_success`; anything else, that the READ was over with the queue pair in order. Where
-/// nothing else is posted behind it, a READ of no bytes is. This is one round trip instead of one
-/// system call, about the same time there. A true success just before the queue pair is taken to
-/// error for another reason is reported as false too: nobody can tell the two apart.
+/// `false_success`; anything else, that the READ was over with the queue pair in order. A READ of no
+/// bytes goes along behind the last READ of a chain and completes for it; where one is under way
+/// already, and nothing else is posted behind, it is posted once the success is there. A true
+/// success just before the queue pair is taken to error for another reason is reported as false
+/// too: nobody can tell the two apart.
 class completion_queue final : public fabric::completion_queue {
 public:
     static result<std::shared_ptr<fabric::completion_queue>> make(
@@ -57,6 +58,8 @@ public:
     [[nodiscard]] ibv_cq* handle() const noexcept { return handle_.get(); }
     /// For another completion queue whose events are to come here.
     [[nodiscard]] ibv_comp_channel* channel() const noexcept { return channel_.get(); }
+    /// The other queue was armed: one more event may come.
+    void expect_event() noexcept { ++events_due_; }
     /// As consume_events(). The number of those that were the other queue's, which acknowledges
     /// them.
     unsigned take_events() noexcept;
@@ -87,7 +90,8 @@ private:
     std::vector<std::uint32_t> suspects_;  ///< numbers of queue pairs that may hold a success
     std::vector<completion> ready_;        ///< did not fit the last poll
     std::size_t ready_first_ = 0;
-    unsigned events_ = 0;  ///< taken, not yet acknowledged
+    unsigned events_ = 0;      ///< taken, not yet acknowledged
+    unsigned events_due_ = 0;  ///< at most this many are on their way or there
 };
 
 }  // namespace rvget::fabric::verbs
