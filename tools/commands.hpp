@@ -9,6 +9,7 @@ int serve(const arguments& given);
 int get(const arguments& given);
 int doctor(const arguments& given);
 int list(const arguments& given);
+int show_route(const arguments& given);
 int check(const arguments& given);
 int perf(const arguments& given);
 

@@ -30,6 +30,7 @@ constexpr std::array commands{
     command{"serve", "stage files and print the URLs under which they can be got", serve},
     command{"get", "fetch what a URL names", get},
     command{"list", "show RDMA devices, ports and GIDs", list},
+    command{"route", "show which device, port and GID would be used towards a peer", show_route},
     command{"doctor", "find out why RDMA does not run, or not well, on this machine", doctor},
     command{"check", "find out what is wrong between two machines", check},
     command{"perf", "measure transfers between two machines, or on this one", perf},

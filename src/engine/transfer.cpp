@@ -442,6 +442,7 @@ void transfer::copy_more(std::uint64_t copied) {
     copied += bytes;
     report_.copied_bytes += bytes;
     s_.stats.bytes_copied += bytes;
+    s_.env.time_passed();
     if (copied < range_bytes_)
         return s_.env.post([self = shared_from_this(), copied] { self->copy_more(copied); });
     report_.copy = s_.env.now() - phase_began_;

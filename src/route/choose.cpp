@@ -4,24 +4,12 @@
 #include <string_view>
 #include <tuple>
 
-#include <arpa/inet.h>
-
 namespace rvget::route {
 
 namespace {
 
 /// An address-handle names its GID by an 8-bit index (sgid_index), while tables may be longer.
 constexpr std::uint32_t max_gid_index = 255;
-
-/// An address of the control connection in the form in which a port would have it as a GID.
-std::optional<gid> parse_address(std::string_view text) {
-    const std::string plain(text.substr(0, text.find('%')));
-    gid g;
-    if (::inet_pton(AF_INET6, plain.c_str(), g.bytes.data()) == 1) return g;
-    g.bytes[10] = g.bytes[11] = 0xff;
-    if (::inet_pton(AF_INET, plain.c_str(), g.bytes.data() + 12) == 1) return g;
-    return std::nullopt;
-}
 
 bool is_loopback(const gid& address) noexcept {
     if (address.is_ipv4_mapped()) return address.bytes[12] == 127;
@@ -161,8 +149,8 @@ std::string refusal_text(const choice& c, const question& q) {
 choice choose(std::span<const device_facts> devices, const control_path& control,
               const pins& wishes) {
     choice result;
-    const auto own = parse_address(control.own_address);
-    const auto peer = parse_address(control.peer_address);
+    const auto own = parse_gid(control.own_address);
+    const auto peer = parse_gid(control.peer_address);
     if (!own || !peer) {
         result.refusal = "'" + (own ? control.peer_address : control.own_address) +
                          "' is not an IPv4 or IPv6 address";

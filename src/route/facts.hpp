@@ -5,7 +5,9 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace rvget::route {
@@ -20,6 +22,10 @@ struct gid {
     /// The IPv4 address of a mapped GID, else the IPv6 text form.
     [[nodiscard]] std::string to_string() const;
 };
+
+/// An IPv4 or IPv6 address in text form (a "%scope" is ignored) as the GID that carries it; nullopt
+/// for anything else.
+[[nodiscard]] std::optional<gid> parse_gid(std::string_view text);
 
 enum class gid_type : std::uint8_t { infiniband, roce_v1, roce_v2, iwarp };
 

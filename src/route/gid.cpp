@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <string>
 
 #include <arpa/inet.h>
 
@@ -32,6 +33,15 @@ std::string gid::to_string() const {
         ::inet_ntop(AF_INET6, bytes.data(), text, sizeof text);
     }
     return text;
+}
+
+std::optional<gid> parse_gid(std::string_view text) {
+    const std::string plain(text.substr(0, text.find('%')));
+    gid g;
+    if (::inet_pton(AF_INET6, plain.c_str(), g.bytes.data()) == 1) return g;
+    g.bytes[10] = g.bytes[11] = 0xff;
+    if (::inet_pton(AF_INET, plain.c_str(), g.bytes.data() + 12) == 1) return g;
+    return std::nullopt;
 }
 
 }  // namespace rvget::route

@@ -44,4 +44,13 @@ BOOST_AUTO_TEST_CASE(gid_global_is_neither_mapped_nor_link_local) {
     BOOST_TEST(global.to_string() == "fd00:1::1234");
 }
 
+BOOST_AUTO_TEST_CASE(gid_is_parsed_from_the_text_of_an_address) {
+    BOOST_TEST((rvget::route::parse_gid("10.1.2.3") == mapped));
+    BOOST_TEST((rvget::route::parse_gid("::ffff:10.1.2.3") == mapped));
+    BOOST_TEST((rvget::route::parse_gid("fe80::1%eth0") == link_local));
+    BOOST_TEST(!rvget::route::parse_gid("host"));
+    BOOST_TEST(!rvget::route::parse_gid(""));
+    BOOST_TEST(!rvget::route::parse_gid("10.1.2"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -26,6 +26,20 @@ class CommandOverRdma(unittest.TestCase):
         self.data = self.data[:SIZE]
         (self.path / "data").write_bytes(self.data)
 
+    def test_route_is_the_one_that_a_get_takes(self):
+        shown = subprocess.run([RVGET, "route", ADDRESS, "--json"], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(shown.returncode, 0, (shown.stdout, shown.stderr))
+        route = json.loads(shown.stdout)
+        self.assertEqual((route["schema"], route["local"], route["source"]), ("rvget.route/1", True, ADDRESS))
+        chosen = [c for c in route["candidates"] if c["chosen"]]
+        self.assertEqual([(c["device"], c["gid"]) for c in chosen], [(os.environ["RVGET_RDMA_DEVICE"], ADDRESS)])
+        # The link-local GID of the same port is there, and is told why it lost.
+        self.assertTrue(all(c["reason"] for c in route["candidates"]) and len(route["candidates"]) > 1)
+        pinned = subprocess.run([RVGET, "route", ADDRESS, "--gid", "198.18.77.7"], capture_output=True, text=True,
+                                timeout=60, check=False)
+        self.assertEqual(pinned.returncode, 2)
+        self.assertIn("not the pinned GID 198.18.77.7", pinned.stdout)
+
     def serve(self, *options, before=()):
         server = subprocess.Popen(
             [*before, RVGET, "serve", self.path / "data", "--listen", ADDRESS, "--wireup-wait", "10000", *options],

@@ -1,0 +1,109 @@
+#include "fabric/inventory/kernel_route.hpp"
+
+#include <array>
+#include <cstring>
+#include <memory>
+
+#include <arpa/inet.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include "fabric/inventory/netlink.hpp"
+
+namespace rvget::fabric::inventory {
+namespace {
+
+using addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+result<addresses> look_up(const std::string& host, int flags) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_DGRAM;
+    hints.ai_flags = flags;
+    addrinfo* found = nullptr;
+    if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found)) {
+        return failure{request_errc::invalid_argument,
+                       "'" + host + "' does not resolve: " + ::gai_strerror(error) +
+                           "; give a name or an address"};
+    }
+    return addresses(found, ::freeaddrinfo);
+}
+
+std::string text_of(int family, std::span<const std::byte> bytes) {
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    const std::size_t wanted = family == AF_INET6 ? 16 : 4;
+    if (bytes.size() < wanted) return {};
+    return ::inet_ntop(family, bytes.data(), text.data(), text.size()) ? text.data() : "";
+}
+
+failure no_route(const std::string& address) {
+    return {connection_errc::connect_failed,
+            "the kernel has no route to " + address + "; see `ip route get " + address + "`"};
+}
+
+}  // namespace
+
+result<std::vector<std::string>> resolve(const std::string& host) {
+    auto found = look_up(host, 0);
+    if (!found) return found.error();
+    std::vector<std::string> all;
+    for (const auto* one = found->get(); one != nullptr; one = one->ai_next) {
+        std::array<char, NI_MAXHOST> text{};
+        if (::getnameinfo(one->ai_addr, one->ai_addrlen, text.data(), text.size(), nullptr, 0,
+                          NI_NUMERICHOST) == 0) {
+            all.emplace_back(text.data());
+        }
+    }
+    return all;
+}
+
+result<kernel_route> route_to(const std::string& address) {
+    auto found = look_up(address, AI_NUMERICHOST);
+    if (!found) return found.error();
+    const auto* to = found->get()->ai_addr;
+    const int family = to->sa_family;
+    rtmsg header{};
+    header.rtm_family = static_cast<unsigned char>(family);
+    std::array<std::byte, 16> destination{};
+    std::size_t bytes = 4;
+    std::uint32_t scope = 0;
+    if (family == AF_INET6) {
+        const auto* v6 = reinterpret_cast<const sockaddr_in6*>(to);
+        bytes = 16;
+        scope = v6->sin6_scope_id;
+        std::memcpy(destination.data(), &v6->sin6_addr, bytes);
+    } else {
+        std::memcpy(destination.data(), &reinterpret_cast<const sockaddr_in*>(to)->sin_addr, bytes);
+    }
+    header.rtm_dst_len = static_cast<unsigned char>(bytes * 8);
+    netlink_request request(RTM_GETROUTE, 0, std::as_bytes(std::span(&header, 1)));
+    request.add(RTA_DST, std::span(destination).first(bytes));
+    if (scope != 0) request.add_u32(RTA_OIF, scope);
+
+    kernel_route route;
+    bool answered = false;
+    const bool done = request.run(NETLINK_ROUTE, [&](std::span<const std::byte> message) {
+        rtmsg answer{};
+        if (message.size() < sizeof answer) return;
+        std::memcpy(&answer, message.data(), sizeof answer);
+        const auto attributes = message.subspan(sizeof answer);
+        answered = answer.rtm_type == RTN_UNICAST || answer.rtm_type == RTN_LOCAL;
+        route.local = answer.rtm_type == RTN_LOCAL;
+        if (const auto source = netlink_attribute(attributes, RTA_PREFSRC)) {
+            route.source = text_of(family, *source);
+        }
+        if (const auto gateway = netlink_attribute(attributes, RTA_GATEWAY)) {
+            route.gateway = text_of(family, *gateway);
+        }
+        std::array<char, IF_NAMESIZE> name{};
+        if (const auto index = netlink_u32(attributes, RTA_OIF);
+            index && ::if_indextoname(*index, name.data()) != nullptr) {
+            route.netdev = name.data();
+        }
+    });
+    if (!done || !answered || route.source.empty()) return no_route(address);
+    return route;
+}
+
+}  // namespace rvget::fabric::inventory
