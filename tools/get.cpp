@@ -14,6 +14,7 @@
 #include "commands.hpp"
 #include "console.hpp"
 #include "download.hpp"
+#include "option_names.hpp"
 #include "quantity.hpp"
 
 namespace rvget::tools {
@@ -234,7 +235,11 @@ int fetch(const get_settings& s, output_file& out) {
     };
     signal_watch signals;
     boost::asio::io_context context;  // outlives the node, whose gets complete in it
-    auto n = node::start(options_for(s));
+    const auto options = options_for(s);
+    if (const auto valid = validated(options); !valid) {
+        return failed(valid.error());
+    }
+    auto n = node::start(options);
     if (!n) {
         return failed(n.error());
     }

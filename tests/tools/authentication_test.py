@@ -210,7 +210,7 @@ class Tls(Case):
             options = self.identity("owner", "consumer.test")
             del options[missing:missing + 2]
             self.assertOneError(run("serve", self.file("a", b"x"), *options), USAGE, "give all")
-        self.assertOneError(run("serve", self.file("a", b"x"), *self.identity("owner")), USAGE, "peers")
+        self.assertOneError(run("serve", self.file("a", b"x"), *self.identity("owner")), USAGE, "--tls-peer is empty")
 
     def test_file_that_cannot_be_read_is_an_io_error(self):
         options = self.identity("missing", "consumer.test")
