@@ -218,6 +218,9 @@ std::string explain(const failure& f, exit_status s, const endpoint_address& own
                     const output_file& out) {
     std::string text = sentence_of(f);
     const bool local = s == exit_status::io || text.starts_with(out.name() + ": ");
+    if (!local) {
+        text = by_option_names(std::move(text));
+    }
     if (!local && text.find(owner.to_string()) == std::string::npos) {
         text.insert(0, owner.to_string() + ": ");
     }
@@ -265,7 +268,8 @@ int fetch(const get_settings& s, output_file& out) {
         return static_cast<int>(exit_status::ok);
     }
     if (!s.json && is_worth_a_note(summary.reason) && !summary.detail.empty()) {
-        note("not by RDMA: " + std::string(to_string(summary.reason)) + ": " + summary.detail);
+        note("not by RDMA: " + std::string(to_string(summary.reason)) + ": " +
+             by_option_names(summary.detail));
     }
     const auto printed =
         print_line(results, s.json ? result_json(summary, out.name()) : result_text(summary));

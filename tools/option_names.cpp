@@ -7,7 +7,7 @@
 namespace rvget::tools {
 
 std::string by_option_names(std::string sentence) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 12> names{{
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 13> names{{
         {"first_arena_bytes", "--arena"},
         {"registered_budget_bytes", "--budget"},
         {"rdma_min_bytes", "--rdma-min"},
@@ -20,6 +20,7 @@ std::string by_option_names(std::string sentence) {
         {"key_file", "--tls-key"},
         {"authority_file", "--tls-ca"},
         {"tls has one or two", "TLS has one or two"},
+        {"(a secret, TLS)", "(--secret-file, --tls-cert)"},
     }};
     for (const auto& [member, option] : names) {
         for (auto at = sentence.find(member); at != std::string::npos;

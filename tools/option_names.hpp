@@ -8,8 +8,7 @@
 namespace rvget::tools {
 
 /// The sentence with the option ("--arena") in the place of the member of node_options
-/// ("first_arena_bytes") that it sets. For the library's own words alone: what a file or a peer
-/// brought along is no name of an option.
+/// ("first_arena_bytes") that it sets. Not for sentences that name files.
 std::string by_option_names(std::string sentence);
 
 /// node_options::validate() in those words.

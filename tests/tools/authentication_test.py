@@ -60,7 +60,7 @@ class Secret(Case):
 
     def test_no_secret_at_the_consumer_is_refused_and_learns_nothing(self):
         _, url = self.serve_secret()
-        self.assertOneError(run("get", url), CONNECTION, "it may ask for a proof")
+        self.assertOneError(run("get", url), CONNECTION, "it may ask for a proof", "--secret-file")
         host, port, owner, slot = split(url)
         with socket.create_connection((host, port), LIMIT) as stranger:
             hello = bytes.fromhex("1600000000000000" "0100" "0000000000000000" "0100" "0100" "0700000000000000")
