@@ -56,10 +56,10 @@ void download::ask(std::uint64_t offset, std::uint64_t length, F then) {
     options.length = length;
     options.policy = settings_.policy;
     options.checksum = settings_.checksum;
-    if (settings_.deadline) {
-        const auto gone =
-            std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - begin_);
-        options.deadline = std::max(*settings_.deadline - gone, std::chrono::milliseconds(1));
+    if (settings_.until) {
+        using std::chrono::milliseconds;
+        const auto left = std::chrono::ceil<milliseconds>(*settings_.until - clock::now());
+        options.deadline = std::max(left, milliseconds(1));
     }
     node_.async_get_pinned(
         settings_.from, options,

@@ -26,8 +26,8 @@ struct download_settings {
     std::optional<byte_range> range;
     path_policy policy = path_policy::prefer;
     bool checksum = false;
-    std::optional<std::chrono::milliseconds> deadline;  ///< over all
-    std::uint64_t segment_bytes = 0;                    ///< 0: one segment
+    std::optional<signal_watch::time_point> until;  ///< over all
+    std::uint64_t segment_bytes = 0;                ///< 0: one segment
     std::uint32_t segments_in_flight = 1;
 };
 

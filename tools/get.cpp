@@ -14,6 +14,7 @@
 #include "commands.hpp"
 #include "console.hpp"
 #include "download.hpp"
+#include "option_names.hpp"
 #include "quantity.hpp"
 
 namespace rvget::tools {
@@ -47,8 +48,8 @@ command_line describe() {
     line.add("range", "A-B", "bytes A to B, both included, counted from 0; A- is to the end");
     line.add("policy", "POLICY", "prefer RDMA (default), require it, or never use it");
     line.add("deadline", "MS",
-             "give up after this many milliseconds; default: each segment may take "
-             "30 s");
+             "give up after this many milliseconds, also where nobody reads FILE, a pipe; default: "
+             "each segment may take 30 s");
     line.add("segment", "BYTES", "ask for this much at once (default 4M); 0: for all");
     line.add("checksum", nullptr,
              "compare the CRC-32C of each segment with the owner's, before it is written");
@@ -87,7 +88,7 @@ result<get_settings> read(const command_line& line) {
     if (!deadline) return deadline.error();
     if (!segment) return segment.error();
     s.what.policy = policy->value_or(path_policy::prefer);
-    s.what.deadline = *deadline;
+    if (*deadline) s.what.until = std::chrono::steady_clock::now() + **deadline;
     s.what.segment_bytes = segment->value_or(default_segment_bytes);
     s.what.segments_in_flight = s.what.segment_bytes == 0 ? 1 : segments_in_flight;
     s.device = line.text("device").value_or("");
@@ -213,9 +214,14 @@ std::string_view next_step(exit_status s) {
 }
 
 /// "<owner>: <cause>; <next step>". Local failures name their own thing. Never the handle.
-std::string explain(const failure& f, exit_status s, const endpoint_address& owner) {
+std::string explain(const failure& f, exit_status s, const endpoint_address& owner,
+                    const output_file& out) {
     std::string text = sentence_of(f);
-    if (s != exit_status::io && text.find(owner.to_string()) == std::string::npos) {
+    const bool local = s == exit_status::io || text.starts_with(out.name() + ": ");
+    if (!local) {
+        text = by_option_names(std::move(text));
+    }
+    if (!local && text.find(owner.to_string()) == std::string::npos) {
         text.insert(0, owner.to_string() + ": ");
     }
     if (text.find("; ") == std::string::npos) {
@@ -228,11 +234,15 @@ int fetch(const get_settings& s, output_file& out) {
     std::FILE* const results = out.is_standard_output() ? stderr : stdout;
     const auto failed = [&](const failure& f) {
         const auto status = status_of(f.code, s.what.policy);
-        return report_error(status, explain(f, status, s.what.from.address), s.json, results);
+        return report_error(status, explain(f, status, s.what.from.address, out), s.json, results);
     };
     signal_watch signals;
     boost::asio::io_context context;  // outlives the node, whose gets complete in it
-    auto n = node::start(options_for(s));
+    const auto options = options_for(s);
+    if (const auto valid = validated(options); !valid) {
+        return failed(valid.error());
+    }
+    auto n = node::start(options);
     if (!n) {
         return failed(n.error());
     }
@@ -258,7 +268,8 @@ int fetch(const get_settings& s, output_file& out) {
         return static_cast<int>(exit_status::ok);
     }
     if (!s.json && is_worth_a_note(summary.reason) && !summary.detail.empty()) {
-        note("not by RDMA: " + std::string(to_string(summary.reason)) + ": " + summary.detail);
+        note("not by RDMA: " + std::string(to_string(summary.reason)) + ": " +
+             by_option_names(summary.detail));
     }
     const auto printed =
         print_line(results, s.json ? result_json(summary, out.name()) : result_text(summary));
@@ -282,9 +293,9 @@ int get(const arguments& given) {
                             settings->json);
     }
     // Before signals are watched: opening a FIFO waits for its reader, and must end at a Ctrl-C.
-    auto out = output_file::open(settings->output);
+    auto out = output_file::open(settings->output, settings->what.until);
     if (!out) {
-        return report_error(exit_status::io, sentence_of(out.error()), settings->json);
+        return report_error(status_of(out.error().code), sentence_of(out.error()), settings->json);
     }
     return fetch(*settings, *out);
 }

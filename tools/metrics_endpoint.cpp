@@ -1,11 +1,17 @@
 #include "metrics_endpoint.hpp"
 
+#include <chrono>
 #include <exception>
+#include <string>
+#include <vector>
 
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
 
 namespace rvget::tools {
+
+constexpr unsigned most_clients = 16;
+constexpr std::chrono::milliseconds patience{2000};
 
 metrics_endpoint::~metrics_endpoint() = default;
 metrics_endpoint::metrics_endpoint(metrics_endpoint&&) noexcept = default;
@@ -14,8 +20,11 @@ result<metrics_endpoint> metrics_endpoint::open(const endpoint_address& at, cons
     metrics_endpoint e;
     e.source_ = n.metrics_source();
     try {
-        // One thread answers; a second one, so that a client that says nothing holds up no other.
-        e.exposer_ = std::make_unique<prometheus::Exposer>(at.to_string(), 2);
+        // A thread for each client at once; one that has not said what it wants in time goes, so
+        // that those who say nothing hold the others up for no longer.
+        e.exposer_ = std::make_unique<prometheus::Exposer>(std::vector<std::string>{
+            "listening_ports", at.to_string(), "num_threads", std::to_string(most_clients),
+            "request_timeout_ms", std::to_string(patience.count())});
     } catch (const std::exception&) {  // of the web server below, and says nothing of the cause
         return failure{request_errc::io, "cannot serve metrics on " + at.to_string() +
                                              "; give an address of this machine and a free port"};

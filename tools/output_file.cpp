@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -46,6 +48,31 @@ bool leads_to_standard_output(const struct stat& facts) {
            facts.st_dev == standard_output.st_dev && facts.st_ino == standard_output.st_ino;
 }
 
+struct opened {
+    int fd = -1;
+    int error = 0;
+};
+
+/// Opening a FIFO waits in the kernel for its reader, where no poll looks at the time: it is opened
+/// on a thread of its own, which the end of the process takes along. Nothing where it was `until`.
+std::optional<opened> open_for_writing(const std::string& path,
+                                       const std::optional<output_file::time_point>& until) {
+    std::packaged_task<opened()> work([path] {
+        const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+        return opened{fd, errno};
+    });
+    auto answer = work.get_future();
+    if (!until) {
+        work();
+    } else {
+        std::thread(std::move(work)).detach();
+        if (answer.wait_until(*until) != std::future_status::ready) {
+            return std::nullopt;
+        }
+    }
+    return answer.get();
+}
+
 }  // namespace
 
 output_file::output_file(std::string name, int fd) noexcept
@@ -58,6 +85,7 @@ output_file::output_file(output_file&& other) noexcept
     : name_(std::move(other.name_)),
       final_(std::move(other.final_)),
       temporary_(std::exchange(other.temporary_, {})),
+      until_(other.until_),
       fd_(std::exchange(other.fd_, -1)),
       standard_output_(other.standard_output_),
       write_step_(other.write_step_),
@@ -81,15 +109,22 @@ failure output_file::cannot(const std::string& what, int error) const {
     return {request_errc::io, name_ + ": cannot " + what + ": " + std::strerror(error) + step};
 }
 
-result<output_file> output_file::open(const std::string& path) {
+failure output_file::late() const {
+    return {request_errc::deadline_exceeded,
+            name_ + ": nobody read it before the deadline; see who reads it, or give more time"};
+}
+
+result<output_file> output_file::open(const std::string& path, std::optional<time_point> until) {
     struct stat facts {};
     const bool exists = path != "-" && ::stat(path.c_str(), &facts) == 0;
     if (path == "-" || (exists && leads_to_standard_output(facts))) {
         output_file out("standard output", STDOUT_FILENO);
+        out.until_ = until;
         out.prepare_pipe();
         return out;
     }
     output_file out(path, -1);
+    out.until_ = until;
     if (path.empty() || path.back() == '/') {
         return out.cannot("be written", EISDIR);
     }
@@ -98,10 +133,14 @@ result<output_file> output_file::open(const std::string& path) {
         return out;
     }
     // Never replaced by a file: a device, a FIFO.
-    out.fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    if (out.fd_ < 0) {
-        return out.cannot("open", errno);
+    const auto opened = open_for_writing(path, until);
+    if (!opened) {
+        return out.late();
     }
+    if (opened->fd < 0) {
+        return out.cannot("open", opened->error);
+    }
+    out.fd_ = opened->fd;
     out.prepare_pipe();
     return out;
 }
@@ -152,8 +191,10 @@ result<void> output_file::begin(std::uint64_t bytes) {
 
 result<void> output_file::write(std::span<const std::byte> bytes, signal_watch& signals) {
     while (!bytes.empty()) {
-        if (!signals.wait_for(fd_, POLLOUT)) {
-            return failure{request_errc::cancelled, name_ + ": a signal came while it was written"};
+        if (!signals.wait_for(fd_, POLLOUT, until_)) {
+            return signals.received() ? failure{request_errc::cancelled,
+                                                name_ + ": a signal came while it was written"}
+                                      : late();
         }
         const ssize_t put = ::write(fd_, bytes.data(), std::min(bytes.size(), write_step_));
         if (put < 0 && errno != EINTR && errno != EAGAIN) {

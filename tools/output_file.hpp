@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -18,9 +19,13 @@ namespace rvget::tools {
 /// without, nothing is under the final name but what was there before. Move-only.
 class output_file {
 public:
+    using time_point = signal_watch::time_point;
     /// `path` "-" is standard output. Opens what is no regular file, a FIFO for instance, which
-    /// blocks until somebody reads; creates nothing.
-    static result<output_file> open(const std::string& path);
+    /// blocks until somebody reads; creates nothing. Where it is still to be opened or written at
+    /// `until`, that fails with `deadline_exceeded`; then the process should end, because a thread
+    /// may go on to wait for the reader.
+    static result<output_file> open(const std::string& path,
+                                    std::optional<time_point> until = std::nullopt);
     output_file(output_file&& other) noexcept;
     output_file& operator=(output_file&&) = delete;
     ~output_file();
@@ -31,7 +36,7 @@ public:
     /// Creates the temporary file and has the file system set `bytes` aside, so that a full disk
     /// shows now.
     result<void> begin(std::uint64_t bytes);
-    /// `cancelled` where a signal came before all was written.
+    /// `cancelled` where a signal came before all was written, `deadline_exceeded` at `until`.
     result<void> write(std::span<const std::byte> bytes, signal_watch& signals);
     /// Checks that all announced bytes were written and gives the file its name; with `sync` after
     /// they have reached the disk.
@@ -41,10 +46,12 @@ private:
     output_file(std::string name, int fd) noexcept;
     void prepare_pipe();
     [[nodiscard]] failure cannot(const std::string& what, int error) const;
+    [[nodiscard]] failure late() const;
 
     std::string name_;       ///< as it was given, for people
     std::string final_;      ///< empty for what is written directly
     std::string temporary_;  ///< empty where none is there
+    std::optional<time_point> until_;
     int fd_ = -1;
     bool standard_output_ = false;
     std::size_t write_step_;  ///< at most this much between two looks at the signals

@@ -18,6 +18,7 @@
 #include "lease_keys.hpp"
 #include "listen_address.hpp"
 #include "metrics_endpoint.hpp"
+#include "option_names.hpp"
 #include "quantity.hpp"
 #include "source_file.hpp"
 
@@ -129,6 +130,7 @@ result<serve_settings> read(const command_line& line) {
     o.handshake_timeout = handshake_timeout->value_or(o.handshake_timeout);
     o.lease_keys = *lease_keys;
     s.arena_given = arena->has_value();
+    o.max_arena_bytes = std::max(o.max_arena_bytes, o.first_arena_bytes);
     s.pin = !line.has("no-pin");
     s.json = line.json();
     return s;
@@ -137,7 +139,7 @@ result<serve_settings> read(const command_line& line) {
 /// What the files that share the first arena need: each in whole pages, a sixteenth and some for
 /// what the allocator cannot use. Files of 64 MiB and more get an arena of their own.
 std::size_t arena_for(const std::vector<source_file>& files, bool pin, std::size_t budget) {
-    constexpr std::size_t page = 4096;
+    constexpr std::size_t page = 4096;  // also what an arena has at least, whatever the budget
     constexpr std::size_t least = 64 << 10;
     constexpr std::size_t dedicated = std::size_t{64} << 20;
     std::size_t bytes = 0;
@@ -146,8 +148,8 @@ std::size_t arena_for(const std::vector<source_file>& files, bool pin, std::size
             bytes += (f.bytes() + page - 1) / page * page;
         }
     }
-    return std::clamp(bytes + bytes / 16, std::min(least, budget),
-                      std::min(budget, node_options{}.max_arena_bytes));
+    const auto most = std::max(page, std::min(budget, node_options{}.max_arena_bytes));
+    return std::clamp(bytes + bytes / 16, std::min(least, most), most);
 }
 
 /// The host that consumers can use, and a loud word where strangers can, too.
@@ -233,7 +235,8 @@ void tell(const std::vector<staged_file>& files, const rdma_status& rdma,
     }
     note("serving " + std::to_string(files.size()) + (files.size() == 1 ? " file, " : " files, ") +
          format_bytes(bytes) + ", on " + at.to_string() + "; rdma " +
-         (rdma.usable ? "on " + rdma.device : "off: " + because(rdma.reason, rdma.detail)));
+         (rdma.usable ? "on " + rdma.device
+                      : "off: " + because(rdma.reason, by_option_names(rdma.detail))));
 }
 
 /// Stages all, then prints all: either every file is served, or none is.
@@ -287,6 +290,9 @@ int serve(const arguments& given) {
     if (!settings->arena_given) {
         settings->node.first_arena_bytes =
             arena_for(files, settings->pin, settings->node.registered_budget_bytes);
+    }
+    if (auto valid = validated(settings->node); !valid) {
+        return failed(valid.error());
     }
     signal_watch signals;
     auto n = node::start(settings->node);

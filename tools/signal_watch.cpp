@@ -1,8 +1,11 @@
 #include "signal_watch.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
+#include <cstdint>
 #include <system_error>
 
 #include <poll.h>
@@ -40,15 +43,26 @@ std::optional<int> signal_watch::received() {
     return received_;
 }
 
-bool signal_watch::wait_for(int fd, short events) {
+bool signal_watch::wait_for(int fd, short events, std::optional<time_point> until) {
+    using std::chrono::milliseconds;
     std::array<pollfd, 2> set{{{fd, events, 0}, {descriptor_, POLLIN, 0}}};
     for (;;) {
         if (received()) {
             return false;
         }
-        // Only EINTR (a stop and continue) brings it here again; another error shows in the read
-        // or write that follows.
-        if (::poll(set.data(), set.size(), -1) >= 0 ? set[0].revents != 0 : errno != EINTR) {
+        int patience = -1;
+        if (until) {
+            const auto left =
+                std::chrono::ceil<milliseconds>(*until - std::chrono::steady_clock::now()).count();
+            patience = static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
+        }
+        const int found = ::poll(set.data(), set.size(), patience);
+        if (found == 0 && patience == 0) {
+            return false;
+        }
+        // Only EINTR (a stop and continue) and a time that is not quite over bring it here again;
+        // another error shows in the read or write that follows.
+        if (found >= 0 ? set[0].revents != 0 : errno != EINTR) {
             return !received();
         }
     }

@@ -1,6 +1,7 @@
 #pragma once
 // SIGINT, SIGTERM and SIGHUP as something to wait for: no code runs in a signal handler.
 
+#include <chrono>
 #include <optional>
 
 namespace rvget::tools {
@@ -19,8 +20,10 @@ public:
     [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
     /// The first signal that came, if one did. Does not block.
     std::optional<int> received();
-    /// Blocks until `fd` is ready for `events` (poll(2)) or a signal came; false for the latter.
-    bool wait_for(int fd, short events);
+    using time_point = std::chrono::steady_clock::time_point;
+    /// Blocks until `fd` is ready for `events` (poll(2)); false where a signal came before, see
+    /// received(), or it was `until`.
+    bool wait_for(int fd, short events, std::optional<time_point> until = std::nullopt);
     /// Blocks until a signal comes.
     int wait();
 

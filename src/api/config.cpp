@@ -59,7 +59,8 @@ result<void> node_options::validate() const {
     if (lease_timeout < std::max(100ms, 4 * retry_window))
         return wrong("lease_timeout is " + ms(lease_timeout) + " and at least " +
                      ms(std::max(100ms, 4 * retry_window)) + " (100 ms and four retry windows)");
-    if (lease_timeout > 24h) return wrong("lease_timeout is more than a day");
+    if (lease_timeout > 24h)
+        return wrong("lease_timeout is " + ms(lease_timeout) + " and at most a day");
     for (const auto& [name, value] : {std::pair{"default_deadline", default_deadline},
                                       std::pair{"handshake_timeout", handshake_timeout},
                                       std::pair{"peer_timeout", peer_timeout}})
@@ -79,11 +80,15 @@ result<void> node_options::validate() const {
     if (chunks_in_flight < 1 || chunks_in_flight > 64)
         return wrong("chunks_in_flight is " + std::to_string(chunks_in_flight) +
                      " and between 1 and 64");
-    if (first_arena_bytes < 4096) return wrong("first_arena_bytes is less than 4096");
-    if (max_arena_bytes < first_arena_bytes)
-        return wrong("max_arena_bytes is less than first_arena_bytes");
-    if (registered_budget_bytes < first_arena_bytes)
-        return wrong("registered_budget_bytes is less than first_arena_bytes");
+    if (first_arena_bytes < 4096)
+        return wrong("first_arena_bytes is " + std::to_string(first_arena_bytes) +
+                     " and at least 4096");
+    for (const auto& [name, value] :
+         {std::pair{"max_arena_bytes", max_arena_bytes},
+          std::pair{"registered_budget_bytes", registered_budget_bytes}})
+        if (value < first_arena_bytes)
+            return wrong(std::string(name) + " is " + std::to_string(value) +
+                         " and at least first_arena_bytes, " + std::to_string(first_arena_bytes));
     if (worker_threads < 1) return wrong("worker_threads is 0");
     if (chunk_budget_bytes < 1) return wrong("chunk_budget_bytes is 0");
     if (max_consumers < 1 || max_leases < 1) return wrong("max_consumers or max_leases is 0");

@@ -113,8 +113,7 @@ struct ending {
         }
     }
     void finish() {
-        // Its members go in reverse order: the room in the budget after the registration.
-        static_cast<void>(std::exchange(registered, {}));
+        registered.end();
         if (auto f = std::exchange(gone, nullptr)) f();
     }
 };
@@ -148,8 +147,7 @@ std::shared_ptr<fabric::memory_region> node::impl::share(engine::registration re
                 if (const auto r = home.lock())
                     r->post([last, &env = r->env()] {
                         env.offload(
-                            engine::blocking_work::destroy,
-                            [last] { static_cast<void>(std::exchange(last->registered, {})); },
+                            engine::blocking_work::destroy, [last] { last->registered.end(); },
                             [last] { last->finish(); });
                     });
             }};

@@ -26,11 +26,7 @@ public:
         if (!first) return;
         // The deregistration's return is the proof: what was under way is done or refused.
         s_.env.offload(
-            blocking_work::destroy,
-            [self = shared_from_this()] {
-                // Its members go in reverse order: the room in the budget after the registration.
-                static_cast<void>(std::exchange(self->registration_, {}));
-            },
+            blocking_work::destroy, [self = shared_from_this()] { self->registration_.end(); },
             [self = shared_from_this()] {
                 self->gone_ = true;
                 self->memory_.reset();

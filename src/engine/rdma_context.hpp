@@ -46,6 +46,12 @@ struct local_port {
 struct registration {
     byte_budget::claim claim;
     std::unique_ptr<fabric::memory_region> region;  ///< goes first
+
+    /// Deregisters, which may block in the kernel, and then gives its room in the budget back.
+    void end() noexcept {
+        region.reset();
+        claim = {};
+    }
 };
 
 class rdma_context final : public completion_source {

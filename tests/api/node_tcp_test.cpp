@@ -267,6 +267,24 @@ BOOST_AUTO_TEST_CASE(options_out_of_bounds_and_taken_ports_do_not_start) {
     check_failure(node::start(o), request_errc::io, taken.address().to_string());
 }
 
+BOOST_AUTO_TEST_CASE(contract_4_1_lease_timeout_below_100_ms_or_four_retry_windows_is_refused) {
+    BOOST_TEST(node_options{}.lease_timeout.count() == 30'000);
+    const auto check = [](std::chrono::milliseconds lease, std::chrono::milliseconds retry,
+                          bool valid) {
+        node_options o;
+        o.lease_timeout = lease;
+        o.retry_window = retry;
+        if (valid)
+            BOOST_TEST(o.validate().has_value());
+        else
+            check_failure(o.validate(), request_errc::invalid_argument, "lease_timeout");
+    };
+    check(100ms, 10ms, true);
+    check(99ms, 10ms, false);
+    check(2000ms, 500ms, true);
+    check(1999ms, 500ms, false);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 /// An address where connects succeed and nothing is ever said.

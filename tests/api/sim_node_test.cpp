@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -809,6 +810,32 @@ struct frames_of_a_consumer {
     std::vector<wire::lane_down> lanes_down;
 };
 
+BOOST_FIXTURE_TEST_CASE(contract_6_5_starting_psns_differ_from_queue_pair_to_queue_pair,
+                        sim_nodes) {
+    const auto slot = stage(medium).handle.slot;
+    std::set<std::uint32_t> of_owner;
+    for (int i = 0; i < 4; ++i) {
+        frames_of_a_consumer c(*owner);
+        const auto reply = c.ask<wire::acquire_reply>(
+            wire::acquire{.slot = slot, .deadline_ms = 20'000, .offer = c.offer(1)});
+        BOOST_REQUIRE(reply.lane_facts.has_value());
+        of_owner.insert(reply.lane_facts->starting_psn);
+        c.link.write(wire::frame{0, wire::detach{{reply.lease}}});
+    }
+    BOOST_TEST(of_owner.size() > 1u);
+    std::set<std::uint32_t> of_consumer;
+    for (int i = 0; i < 4; ++i) {
+        const scripted_owner asked([&](const raw_socket& s) {
+            const auto got = s.read_frame();
+            if (got)
+                if (const auto* a = std::get_if<wire::acquire>(&got->frame.body))
+                    of_consumer.insert(a->offer.value().facts.value().starting_psn);
+        });
+        BOOST_TEST(!consumer->get(asked.target()));
+    }
+    BOOST_TEST(of_consumer.size() > 1u);
+}
+
 void new_key_for_a_lease(lease_key_choice keys) {
     auto o = short_lived();
     o.lease_keys = keys;
@@ -923,6 +950,11 @@ BOOST_AUTO_TEST_CASE(contract_8_1_consumer_shut_down_under_load_answers_every_ge
 
 BOOST_AUTO_TEST_CASE(contract_8_1_consumer_whose_nic_cannot_be_proven_quiet_leaks_and_says_so) {
     std::vector<std::byte> memory(medium);  // outlives the network, as it must
+    std::atomic<bool> said{false};
+    set_log_sink([&](log_level level, std::string_view line) {
+        if (level == log_level::error && line.find("shutdown=leak") != std::string_view::npos)
+            said = true;
+    });
     sim_nodes n(short_lived(), short_lived());
     n.warm_up();
     const auto from = n.stage(medium);
@@ -931,6 +963,8 @@ BOOST_AUTO_TEST_CASE(contract_8_1_consumer_whose_nic_cannot_be_proven_quiet_leak
     auto got = get_into(*n.consumer, from, memory);
     n.await_dma(memory);
     BOOST_TEST(!n.consumer->shutdown(100ms));
+    set_log_sink({});
+    BOOST_TEST(said);
     BOOST_TEST(!n.consumer->shutdown(100ms));
     const auto answer = got.get();
     BOOST_TEST(answer.code == make_error_code(node_errc::stopped));
@@ -990,8 +1024,9 @@ BOOST_FIXTURE_TEST_CASE(offer_of_an_impossible_queue_pair_is_no_lane, sim_nodes)
 }
 
 /// Answers offers with `descriptor`, everything else with chunks; counts acquires without an offer.
+/// With `revoking` it takes each lane down again at once, as an owner does that revokes its lease.
 scripted_owner::script answer_offers(std::optional<bytes> descriptor, std::uint32_t lane_offset,
-                                     std::atomic<int>& fallbacks) {
+                                     std::atomic<int>& fallbacks, bool revoking = false) {
     return [=, &fallbacks](const raw_socket& s) {
         while (const auto asked = s.read_frame()) {
             if (const auto* a = std::get_if<wire::acquire>(&asked->frame.body)) {
@@ -1014,6 +1049,8 @@ scripted_owner::script answer_offers(std::optional<bytes> descriptor, std::uint3
                     r.why = reason::no_offer;
                 }
                 s.write(wire::frame{asked->frame.id, r});
+                if (a->offer && revoking)
+                    s.write(wire::frame{0, wire::lane_down{a->offer->generation, reason::fenced}});
             } else if (const auto* p = std::get_if<wire::pull>(&asked->frame.body)) {
                 s.write(wire::frame{asked->frame.id, wire::chunk{}},
                         payload(medium).subspan(p->offset, p->bytes));
@@ -1022,7 +1059,8 @@ scripted_owner::script answer_offers(std::optional<bytes> descriptor, std::uint3
     };
 }
 
-BOOST_AUTO_TEST_CASE(contract_3_4_descriptor_that_cannot_be_used_falls_back_once) {
+/// For the first lane of a consumer, and what answer_offers() says of it.
+wire::descriptor good_descriptor() {
     wire::descriptor good;
     good.address = 0x1000;
     good.length = medium;
@@ -1030,6 +1068,40 @@ BOOST_AUTO_TEST_CASE(contract_3_4_descriptor_that_cannot_be_used_falls_back_once
     good.duration_ms = 30'000;
     good.generation = 1;
     good.keys = {{0, 1}};
+    return good;
+}
+
+BOOST_AUTO_TEST_CASE(contract_4_4_get_whose_lease_was_revoked_falls_back_once) {
+    for (const auto policy : {path_policy::prefer, path_policy::require}) {
+        sim_nodes n;
+        std::atomic<int> fallbacks{0};
+        const scripted_owner taking(
+            answer_offers(wire::encode(good_descriptor()), 0, fallbacks, true));
+        std::vector<std::byte> memory(medium);
+        n.hold_dma();  // so that its READ does not fail by itself before
+        auto got = get_into(*n.consumer, taking.target(), memory, {.policy = policy});
+        const auto end = std::chrono::steady_clock::now() + patience;
+        while (n.consumer->statistics().queue_pairs_failed == 0 &&
+               std::chrono::steady_clock::now() < end)
+            std::this_thread::yield();
+        n.release_dma();
+        const auto answer = got.get();
+        BOOST_TEST(n.consumer->shutdown(20s));  // ends the script
+        if (policy == path_policy::require) {
+            BOOST_TEST(answer.code == make_error_code(lease_errc::lost));
+            BOOST_TEST(fallbacks == 0);
+        } else {
+            BOOST_TEST(!answer.code);
+            BOOST_TEST(answer.result.report.path == path::chunked);
+            BOOST_TEST(answer.result.report.reason == reason::lease_lost);
+            BOOST_TEST(fallbacks == 1);
+            check_pattern(memory);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(contract_3_4_descriptor_that_cannot_be_used_falls_back_once) {
+    const auto good = good_descriptor();
     auto other_length = good;
     other_length.length = medium - 1;
     auto other_lease = good;

@@ -1,4 +1,5 @@
 #include "engine/memory.hpp"
+#include "engine/rdma_context.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -434,6 +435,33 @@ BOOST_AUTO_TEST_CASE(contract_5_1_memory_beside_the_arenas_takes_from_the_same_b
     BOOST_TEST((refused.error().why == reason::budget));
     claimed = byte_budget::claim{};
     BOOST_TEST(bool(p.claim(pages)));
+}
+
+BOOST_AUTO_TEST_CASE(registration_that_ends_is_deregistered_before_its_room_is_back) {
+    pool p(device, small_options());
+    std::vector<std::byte> memory(mib);
+    std::size_t held = 0;  // in the budget, when the region goes
+    struct looking_region final : fabric::memory_region {
+        looking_region(const pool& its_pool, std::size_t& seen) : home(its_pool), held(seen) {}
+        ~looking_region() override { held = home.stats().registered_bytes; }
+        std::uint32_t local_key() const noexcept override { return 1; }
+        std::uint32_t remote_key() const noexcept override { return 2; }
+        std::span<std::byte> bytes() const noexcept override { return {}; }
+        const pool& home;
+        std::size_t& held;
+    };
+    const auto make = [&] {
+        return rvget::engine::registration{std::move(*p.claim(memory)),
+                                           std::make_unique<looking_region>(p, held)};
+    };
+    auto r = make();
+    r.end();
+    BOOST_TEST(held >= mib);
+    BOOST_TEST(p.stats().registered_bytes == 0u);
+    held = 0;
+    { const auto dropped = make(); }
+    BOOST_TEST(held >= mib);
+    BOOST_TEST(p.stats().registered_bytes == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(contract_5_1_bounce_memory_has_a_budget_of_its_own) {

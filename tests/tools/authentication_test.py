@@ -60,7 +60,7 @@ class Secret(Case):
 
     def test_no_secret_at_the_consumer_is_refused_and_learns_nothing(self):
         _, url = self.serve_secret()
-        self.assertOneError(run("get", url), CONNECTION, "it may ask for a proof")
+        self.assertOneError(run("get", url), CONNECTION, "it may ask for a proof", "--secret-file")
         host, port, owner, slot = split(url)
         with socket.create_connection((host, port), LIMIT) as stranger:
             hello = bytes.fromhex("1600000000000000" "0100" "0000000000000000" "0100" "0100" "0700000000000000")
@@ -210,7 +210,7 @@ class Tls(Case):
             options = self.identity("owner", "consumer.test")
             del options[missing:missing + 2]
             self.assertOneError(run("serve", self.file("a", b"x"), *options), USAGE, "give all")
-        self.assertOneError(run("serve", self.file("a", b"x"), *self.identity("owner")), USAGE, "peers")
+        self.assertOneError(run("serve", self.file("a", b"x"), *self.identity("owner")), USAGE, "--tls-peer is empty")
 
     def test_file_that_cannot_be_read_is_an_io_error(self):
         options = self.identity("missing", "consumer.test")

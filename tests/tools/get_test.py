@@ -425,6 +425,50 @@ class Interrupted(Case):
         os.close(reading)
 
 
+class Deadline(Case):
+    """--deadline holds for what takes the bytes, too."""
+
+    def setUp(self):
+        super().setUp()
+        _, self.url = self.serve_url(self.file("in", pattern(4 * MIB)))
+
+    def test_fifo_without_a_reader_ends_at_the_deadline(self):
+        fifo = self.path("fifo")
+        os.mkfifo(fifo)
+        finished = run("get", self.url, "-o", fifo, "--deadline", "300")
+        self.assertOneError(finished, DEADLINE, fifo, "deadline")
+        told = run("get", self.url, "-o", fifo, "--deadline", "300", "--json")
+        self.assertEqual(json.loads(told.stdout)["code"], "deadline")
+        self.assertEqual(self.names(), ["fifo", "in"])
+
+    def test_fifo_whose_reader_does_not_read_ends_at_the_deadline(self):
+        fifo = self.path("fifo")
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        finished = run("get", self.url, "-o", fifo, "--deadline", "3000")
+        self.assertOneError(finished, DEADLINE, fifo, "deadline")
+        self.assertNotIn(b"127.0.0.1", finished.stderr)
+        self.assertGreater(len(os.read(reader, 4096)), 0)
+
+    def test_pipe_that_nobody_reads_ends_at_the_deadline(self):
+        reading, writing = os.pipe()
+        finished = run("get", self.url, "--deadline", "3000", stdout=writing)
+        os.close(writing)
+        self.assertOneError(finished, DEADLINE, "standard output", "deadline")
+        os.close(reading)
+
+    def test_deadline_that_is_far_changes_nothing(self):
+        fifo = self.path("fifo")
+        os.mkfifo(fifo)
+        read = []
+        reader = threading.Thread(target=lambda: read.append(self.content(fifo)))
+        reader.start()
+        self.assertStatus(run("get", self.url, "-o", fifo, "--deadline", "4294967295"), OK)
+        reader.join(LIMIT)
+        self.assertEqual(read, [pattern(4 * MIB)])
+
+
 class Checksum(Case):
     def test_checksum_that_agrees_changes_nothing(self):
         data = pattern(9 * MIB + 5)

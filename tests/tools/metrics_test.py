@@ -54,6 +54,23 @@ class Metrics(Case):
         with socket.create_connection((host, int(port)), LIMIT):
             self.assertIn("rvget_slots", self.fetch(metrics))
 
+    def test_many_silent_clients_are_sent_away_and_hold_up_no_other_for_long(self):
+        process, _, metrics = self.serve_metrics()
+        host, port = re.search(r"//(.+):(\d+)/", metrics).groups()
+        # More than are served at once; were each left alone for half a minute, this would never end.
+        silent = [socket.create_connection((host, int(port)), LIMIT) for _ in range(40)]
+        try:
+            silent[0].sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
+            self.assertIn("rvget_slots", self.fetch(metrics))
+            for s in silent:
+                while s.recv(4096):
+                    pass
+        finally:
+            for s in silent:
+                s.close()
+        process.terminate()
+        self.assertEqual(self.status_of(process), OK)
+
     def test_end_by_a_signal_is_as_clean_as_without(self):
         process, _, metrics = self.serve_metrics()
         self.fetch(metrics)

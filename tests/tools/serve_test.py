@@ -177,7 +177,20 @@ class Taking(Case):
                               ("--advertise", "a/b")):
             with self.subTest(option=option, value=value):
                 finished = run("serve", path, f"{option}={value}")
-                self.assertOneError(finished, USAGE)
+                self.assertOneError(finished, USAGE, option)
+
+    def test_options_that_do_not_go_together_are_named_as_the_command_has_them(self):
+        path = self.file("a", b"x")
+        for options, said in ((("--arena", "100"), "--arena is 100 and at least 4096"),
+                              (("--budget", "100"), "--budget is 100 and at least --arena, 4096"),
+                              (("--arena", "2M", "--budget", "1M"), "--budget is 1048576 and at least --arena, 2097152"),
+                              (("--arena", "2G"), "--budget is 1073741824 and at least --arena, 2147483648"),
+                              (("--tls-cert", "x"), "--tls-cert, --tls-key and --tls-ca: give all"),
+                              (("--tls-peer", "x"), "--tls-peer is given without --tls-cert, --tls-key and --tls-ca")):
+            with self.subTest(options=options):
+                finished = run("serve", path, *options)
+                self.assertOneError(finished, USAGE, said)
+                self.assertNotRegex(finished.stderr.decode(), r"[a-z]_[a-z]")
 
 
 class Listening(Case):

@@ -184,6 +184,7 @@ void lease_oracle::over(const link_end& end) {
 
 void lease_oracle::reads_posted(std::size_t node, std::uint32_t queue_pair,
                                 std::span<const fabric::read_request> requests) {
+    if (opened_.contains({node, queue_pair})) fail("a queue pair that reads grants remote rights");
     for (const auto& r : requests) {
         std::string why = "no lease covers it";
         bool allowed = false;
@@ -206,6 +207,23 @@ void lease_oracle::reads_posted(std::size_t node, std::uint32_t queue_pair,
         }
         if (!allowed) fail("a READ was posted that must not be: " + why);
     }
+}
+
+void lease_oracle::queue_pair_opened(std::size_t node, std::uint32_t queue_pair,
+                                     fabric::access rights) {
+    if (has(rights, fabric::access::remote_write)) fail("a queue pair lets a peer write");
+    if (has(rights, fabric::access::remote_read))
+        opened_.insert({node, queue_pair});
+    else
+        opened_.erase({node, queue_pair});
+}
+
+void lease_oracle::memory_registered(fabric::access rights) {
+    using fabric::access;
+    if (has(rights, access::remote_write)) fail("memory was registered for a peer to write");
+    if (mode_ != wire::lease_mode::fence && has(rights, access::local_write) &&
+        has(rights, access::remote_read))
+        fail("the key of memory that is read into opens it although leases have keys of their own");
 }
 
 // --- Counters ----------------------------------------------------------------------------------

@@ -35,6 +35,10 @@ public:
     void over(const link_end& end);
     void reads_posted(std::size_t node, std::uint32_t queue_pair,
                       std::span<const fabric::read_request> requests);
+    /// Whoever reads grants nothing, and memory that is read into opens to nobody, except in the
+    /// mode that shares its key.
+    void queue_pair_opened(std::size_t node, std::uint32_t queue_pair, fabric::access rights);
+    void memory_registered(fabric::access rights);
 
     /// After every step of an owner: its counters against what was seen.
     void check(std::size_t owner, const engine::counters& c);
@@ -93,6 +97,7 @@ private:
     duration retry_window_{0};
     std::map<std::size_t, bool> ending_;
     std::set<std::uint32_t> over_;
+    std::set<std::pair<std::size_t, std::uint32_t>> opened_;  ///< queue pairs with remote rights
     std::vector<lease> leases_;
     std::map<lane_key, lane_record> lanes_;
     std::map<std::pair<std::uint32_t, std::uint64_t>, request> unanswered_;

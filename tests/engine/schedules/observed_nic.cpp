@@ -18,7 +18,10 @@ public:
         observer_.queue_pair_gone(node_, number_);
     }
     [[nodiscard]] std::uint32_t number() const noexcept override { return number_; }
-    result<void> to_init(access rights) override { return beneath_->to_init(rights); }
+    result<void> to_init(access rights) override {
+        observer_.queue_pair_opened(node_, number_, rights);
+        return beneath_->to_init(rights);
+    }
     result<void> to_ready_to_receive(const receive_parameters& p) override {
         return beneath_->to_ready_to_receive(p);
     }
@@ -67,6 +70,7 @@ public:
     result<void> refresh() override { return beneath_->refresh(); }
     result<std::unique_ptr<memory_region>> register_memory(std::span<std::byte> memory,
                                                            access rights) override {
+        observer_.memory_registered(node_, rights);
         return beneath_->register_memory(memory, rights);
     }
     result<std::shared_ptr<completion_queue>> create_completion_queue(

@@ -169,6 +169,12 @@ private:
     void queue_pair_gone(std::size_t node, std::uint32_t) override { --nodes_[node]->queue_pairs; }
     void reads_posted(std::size_t node, std::uint32_t number,
                       std::span<const fabric::read_request> requests) override;
+    void queue_pair_opened(std::size_t node, std::uint32_t number, fabric::access rights) override {
+        leases_.queue_pair_opened(node, number, rights);
+    }
+    void memory_registered(std::size_t, fabric::access rights) override {
+        leases_.memory_registered(rights);
+    }
 
     time_point now_;
     verdict verdict_;
