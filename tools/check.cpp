@@ -181,8 +181,17 @@ result<diag::report> judge_recorded(const std::string& name, diag::observations&
                                     diag::report r) {
     auto file = diag::read_json(name);
     if (!file) return file.error();
+    const auto* report = file->if_object();
+    const auto* facts = report == nullptr ? nullptr : report->if_contains("facts");
+    const auto* seen = facts == nullptr || !facts->is_object()
+                           ? nullptr
+                           : facts->get_object().if_contains("observations");
+    if (seen == nullptr) {
+        return failure{request_errc::invalid_argument,
+                       name + " has no facts.observations; make one with 'rvget check --json'"};
+    }
     try {
-        diag::from_json(file->at("facts").at("observations"), o);
+        diag::from_json(*seen, o);
     } catch (const std::exception& e) {
         return failure{request_errc::invalid_argument, name + ": " + e.what()};
     }
@@ -250,7 +259,10 @@ int check(const arguments& given) {
     if (const auto id = line.text("explain")) return explain(line, *id);
     auto s = read(line);
     if (!s) return line.wrong(sentence_of(s.error()));
-    const auto shown = read_report_options(line, s->listen ? 24h * 24 : 60s);
+    std::vector<std::string_view> ids;
+    for (const auto& f : diag::path_findings()) ids.push_back(f.id);
+    const auto shown = read_report_options(
+        line, {.tool = "check", .ids = ids, .timeout = s->listen ? 24h * 24 : 60s});
     if (!shown) return line.wrong(sentence_of(shown.error()));
     diag::report first;
     first.tool = "check";

@@ -80,7 +80,9 @@ result<doctor_settings> read(const command_line& line) {
     s.save = line.text("save").value_or("");
     if (const auto file = line.text("expect")) {
         auto expected = diag::read_expectations(*file);
-        if (!expected) return expected.error();
+        if (!expected) {
+            return failure{expected.error().code, "--expect: " + sentence_of(expected.error())};
+        }
         s.expected = std::move(*expected);
     }
     return s;
@@ -187,7 +189,10 @@ int doctor(const arguments& given) {
     if (const auto id = line.text("explain")) return explain(line, *id);
     const auto s = read(line);
     if (!s) return line.wrong(sentence_of(s.error()));
-    const auto shown = read_report_options(line, 20s + s->watch);
+    std::vector<std::string_view> ids;
+    for (const auto& r : diag::rules()) ids.push_back(r.id);
+    const auto shown =
+        read_report_options(line, {.tool = "doctor", .ids = ids, .timeout = 20s + s->watch});
     if (!shown) return line.wrong(sentence_of(shown.error()));
     diag::report first;
     first.tool = "doctor";
