@@ -146,6 +146,16 @@ diag::report progress::latest() const {
     return report_;
 }
 
+void progress::doing(std::string step) {
+    const std::lock_guard lock(mutex_);
+    step_ = std::move(step);
+}
+
+std::string progress::step() const {
+    const std::lock_guard lock(mutex_);
+    return step_;
+}
+
 namespace {
 
 /// What the working thread and the waiting one share.
@@ -199,11 +209,14 @@ int run_diagnosis(const diagnosis_settings& settings, diag::report first,
         const auto signal = signals.received();
         if (!signal && std::chrono::steady_clock::now() < until) continue;
         auto partial = shared.so_far.latest();
+        const auto step = shared.so_far.step();
+        const auto during = step.empty() ? "" : " while " + step;
         partial.findings.push_back(
-            signal ? broken("run.interrupted", "ended by signal " + std::to_string(*signal))
-                   : broken("run.timeout", "not done after " +
-                                               std::to_string(settings.timeout.count()) +
-                                               " ms; see --timeout"));
+            signal
+                ? broken("run.interrupted", "ended by signal " + std::to_string(*signal) + during)
+                : broken("run.timeout",
+                         "not done after " + std::to_string(settings.timeout.count()) + " ms," +
+                             (during.empty() ? "" : during + ";") + " see --timeout"));
         const int exit = print(settings, std::move(partial), signal ? 128 + *signal : 3);
         std::_Exit(exit);  // the thread may never return: no destructor may wait for it
     }

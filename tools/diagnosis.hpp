@@ -46,10 +46,14 @@ public:
     explicit progress(diag::report first) : report_(std::move(first)) {}
     void publish(diag::report now);
     [[nodiscard]] diag::report latest() const;
+    /// What is being done, and with whom: "reading the devices of HOST". Told where it never ends.
+    void doing(std::string step);
+    [[nodiscard]] std::string step() const;
 
 private:
     mutable std::mutex mutex_;
     diag::report report_;
+    std::string step_;
 };
 
 /// Runs `work` on a thread of its own until it is done, a signal comes or the time is up; prints

@@ -161,6 +161,7 @@ diag::report report_on(diag::inventory::facts facts, const doctor_settings& s, b
 }
 
 result<diag::report> examine(const command_line& line, const doctor_settings& s, progress& so_far) {
+    so_far.doing("reading what the kernel tells");
     auto facts = collect_facts(line);
     if (!facts) return facts.error();
     const bool masked = line.has("redact");
@@ -168,9 +169,11 @@ result<diag::report> examine(const command_line& line, const doctor_settings& s,
     so_far.publish(report_on(*facts, s, masked));
 
     if (!wants_recorded(line) && !line.has("no-trial")) {
+        so_far.doing("trying the devices out (see --no-trial)");
         diag::try_devices(*fabric::make_provider(node_options::from_environment().mlx5), *facts);
     }
     if (s.watch > 0ms) {
+        so_far.doing("watching the counters (--watch)");
         std::this_thread::sleep_for(s.watch);
         diag::inventory::add_growth(*facts, static_cast<std::uint64_t>(s.watch.count()));
     }
