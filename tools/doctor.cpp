@@ -15,6 +15,7 @@
 #include "diagnosis.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/inventory/collect.hpp"
+#include "output_file.hpp"
 
 namespace rvget::tools {
 namespace {
@@ -78,6 +79,11 @@ result<doctor_settings> read(const command_line& line) {
         return failure{request_errc::invalid_argument, "--watch needs this machine's own counters"};
     }
     s.save = line.text("save").value_or("");
+    if (line.has("save")) {
+        if (auto place = can_be_written(s.save); !place) {
+            return failure{place.error().code, "--save: " + sentence_of(place.error())};
+        }
+    }
     if (const auto file = line.text("expect")) {
         auto expected = diag::read_expectations(*file);
         if (!expected) {

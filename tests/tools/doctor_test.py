@@ -187,7 +187,8 @@ class Doctor(Case):
 
     def test_wrong_usage_is_status_64_and_json_too(self):
         for wrong in (["--frobnicate"], ["--timeout", "soon"], ["--explain", "no.such"], ["--expect", "/nonexistent"],
-                      ["--facts", HEALTHY, "--watch", "1"], ["--baseline", "/nonexistent"]):
+                      ["--facts", HEALTHY, "--watch", "1"], ["--baseline", "/nonexistent"],
+                      ["--save", "/nonexistent/facts"], ["--save", self.directory]):
             finished = run("doctor", "--json", *wrong)
             self.assertEqual(finished.returncode, 64, wrong)
             self.assertEqual(parsed(finished, "rvget.error/1")["code"], "usage")
