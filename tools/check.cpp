@@ -13,6 +13,7 @@
 
 #include "commands.hpp"
 #include "console.hpp"
+#include "diag/check/expected.hpp"
 #include "diag/check/observe.hpp"
 #include "diag/check/redaction.hpp"
 #include "diag/check/remote.hpp"
@@ -34,6 +35,7 @@ struct check_settings {
     diag::check_wishes wishes;
     std::string observations;  ///< judge these, recorded ones
     bool redact = false;
+    std::optional<diag::expectations> expected;
 };
 
 /// An end of which it is known what was asked last: where no answer comes, that is what to tell.
@@ -55,7 +57,7 @@ public:
 
 private:
     static std::string words_for(const boost::json::object& request) {
-        static constexpr std::array<std::pair<std::string_view, std::string_view>, 14> known{
+        static constexpr std::array<std::pair<std::string_view, std::string_view>, 13> known{
             {{"facts", "its devices and GIDs"},
              {"make", "a queue pair"},
              {"connect", "connecting a queue pair"},
@@ -68,8 +70,7 @@ private:
              {"cm_listen", "listening by RDMA-CM"},
              {"cm_connect", "connecting by RDMA-CM"},
              {"cm_result", "accepting by RDMA-CM"},
-             {"neighbour", "its neighbour table"},
-             {"doctor", "what its doctor finds"}}};
+             {"neighbour", "its neighbour table"}}};
         const auto* ask = request.if_contains("ask");
         for (const auto& [name, words] : known) {
             if (ask != nullptr && ask->is_string() && ask->get_string() == name)
@@ -110,6 +111,9 @@ command_line describe() {
     line.add("target-gid", "ADDR", "send to this GID, whatever the other end's queue pair has");
     line.add("reads", "N", "READs of 64 KiB at the end (default 2000; 0 for none)");
     line.add("observations", "FILE", "judge what an earlier check saw: its --json report");
+    line.add("expect", "FILE",
+             "what the path should be: mtu_bytes, rate_mbps, gid_family, bandwidth_mbps (JSON, as "
+             "doctor's)");
     line.add("redact", nullptr, "mask addresses, MACs and the hosts' names in what is shown");
     line.take_operands("host");
     return line;
@@ -180,6 +184,13 @@ result<check_settings> read(const command_line& line) {
     s.self = line.has("self");
     s.observations = line.text("observations").value_or("");
     s.redact = line.has("redact");
+    if (const auto file = line.text("expect")) {
+        auto expected = diag::read_expectations(*file);
+        if (!expected) {
+            return failure{expected.error().code, "--expect: " + sentence_of(expected.error())};
+        }
+        s.expected = std::move(*expected);
+    }
     const auto operands = line.operands();
     const auto port =
         port_of(line.text("port").value_or(std::to_string(diag::check_port)), "--port", s.listen);
@@ -241,9 +252,11 @@ result<check_settings> read(const command_line& line) {
     return s;
 }
 
-diag::report report_on(const diag::observations& o, diag::report r) {
+diag::report report_on(const diag::observations& o,
+                       const std::optional<diag::expectations>& expected, diag::report r) {
     auto found = diag::judge_path(o);
     r.findings.insert(r.findings.end(), found.begin(), found.end());
+    if (expected) r.findings.push_back(diag::judge_expected(o, *expected));
     r.facts["observations"] = diag::to_json(o);
     if (!o.pairs.empty()) {
         const auto& p = o.pairs.front();
@@ -283,8 +296,9 @@ result<diag::report> listen(const check_settings& s, progress& so_far) {
                             std::to_string(s.listening.idle.count()) + " ms; see --idle"});
 }
 
-result<diag::report> judge_recorded(const std::string& name, diag::observations& o,
+result<diag::report> judge_recorded(const check_settings& s, diag::observations& o,
                                     diag::report r) {
+    const auto& name = s.observations;
     auto file = diag::read_json(name);
     if (!file) return file.error();
     const auto* report = file->if_object();
@@ -301,7 +315,7 @@ result<diag::report> judge_recorded(const std::string& name, diag::observations&
     } catch (const std::exception& e) {
         return failure{request_errc::invalid_argument, name + ": " + e.what()};
     }
-    return report_on(o, std::move(r));
+    return report_on(o, s.expected, std::move(r));
 }
 
 /// How the listener was reached, or why not.
@@ -332,7 +346,7 @@ result<diag::report> examine(check_settings s, progress& so_far) {
         return whole;
     };
     if (!s.observations.empty()) {
-        auto judged = judge_recorded(s.observations, seen, std::move(r));
+        auto judged = judge_recorded(s, seen, std::move(r));
         return judged ? shown(std::move(*judged)) : judged;
     }
     const auto own = diag::make_local_end();
@@ -357,7 +371,7 @@ result<diag::report> examine(check_settings s, progress& so_far) {
     });
     if (!done) return done.error();
     seen = *done;
-    return shown(report_on(seen, std::move(r)));
+    return shown(report_on(seen, s.expected, std::move(r)));
 }
 
 }  // namespace

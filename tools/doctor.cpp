@@ -1,6 +1,7 @@
 // rvget doctor: is this machine fit for RDMA, and if not, why.
 
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include <boost/json/serialize.hpp>
@@ -41,7 +42,7 @@ command_line describe() {
     add_facts_options(line);
     line.add("expect", "FILE",
              "what the machine should be: devices, pci, rate_mbps, mtu_bytes, "
-             "firmware, gid_family (JSON)");
+             "firmware, gid_family (JSON; bandwidth_mbps is check's)");
     line.add("save", "FILE", "also write the facts to FILE, for a report of a fault");
     line.add("watch", "SECONDS", "judge how counters grow in that time");
     line.add("budget", "BYTES", "memory that will be registered (default 1G)");
@@ -136,10 +137,10 @@ void add_verdicts(diag::report& r, const diag::inventory::facts& facts) {
                                           {"reason", v.reason},
                                           {"id", v.id},
                                           {"fix", v.fix}});
-        r.lines.push_back(v.subject + ": " +
-                          (v.usable ? "usable for RDMA"
-                                    : "NOT usable: " + v.reason + " [" + v.id + "]" +
-                                          (v.fix.empty() ? "" : "\n     fix: " + v.fix)));
+        r.lines.push_back(
+            v.subject + ": " +
+            (v.usable ? "usable for RDMA" : "NOT usable: " + v.reason + " [" + v.id + "]"));
+        if (!v.usable && !v.fix.empty()) r.lines.push_back("     fix: " + v.fix);
     }
     r.facts["verdicts"] = std::move(all);
 }
@@ -158,8 +159,8 @@ diag::report report_on(diag::inventory::facts facts, const doctor_settings& s, b
     r.tool = "doctor";
     r.host = facts.host.name;
     r.facts["ports"] = diag::device_list(facts);
-    const auto table = diag::device_table(facts, 4);
-    if (!facts.devices.empty()) r.lines.push_back(table.substr(0, table.size() - 1));
+    std::istringstream table(facts.devices.empty() ? "" : diag::device_table(facts, 4));
+    for (std::string line; std::getline(table, line);) r.lines.push_back(line);
     r.facts["rendezvous"] = rendezvous_facts(facts, s.budget_bytes, r.lines);
     r.findings = diag::judge(facts, s.expected, s.budget_bytes);
     add_verdicts(r, facts);

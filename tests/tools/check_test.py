@@ -79,7 +79,9 @@ class Check(Case):
 
     def test_peer_that_answers_nonsense_is_status_3(self):
         for nonsense in (b"{}\n", b'{"host":1,"ends":"x"}\n', b"[1]\n", b'{"error":7}\n', b'{"lost":{}}\n',
-                         b'{"host":"b","ends":[{"gid":5}],"firewall":"","addresses":{}}\n'):
+                         b'{"host":"b","ends":[{"gid":5}],"firewall":"","addresses":{}}\n',
+                         b'{"host":"b","ends":[],"firewall":"","addresses":{},"doctor":7}\n',
+                         b'{"host":"b","ends":[],"firewall":"","addresses":{},"doctor":[{"id":"$(reboot)"}]}\n'):
             peer = Peer(self, GREETING, nonsense)
             report = parsed(run("check", "127.0.0.1", "--port", peer.port, "--json"))
             self.assertEqual((report["exit"], report["findings"][-1]["id"]), (3, "run.failed"), nonsense)
@@ -212,6 +214,20 @@ class Check(Case):
                 before = json.load(file)
             after = parsed(run("check", "--json", "--observations", path))
             self.assertEqual((judged(after), after["exit"]), (judged(before), before["exit"]), name)
+
+    def test_path_that_is_not_as_expected_is_status_2(self):
+        path = os.path.join(RECORDED, "nothing_wrong.json")
+        for wanted, outcome, status in ((b'{"mtu_bytes": 9000, "gid_family": "IPv4"}', "pass", 0),
+                                        (b'{"mtu_bytes": 4200}', "fail", 2),
+                                        (b'{"gid_family": "IPv6"}', "fail", 2),
+                                        (b'{"bandwidth_mbps": 4000000000}', "fail", 2),
+                                        (b'{"devices": 1}', "skip", 0)):
+            with self.subTest(wanted=wanted):
+                report = parsed(run("check", "--json", "--observations", path, "--expect", self.file("expect", wanted)))
+                self.assertEqual(([f["outcome"] for f in found(report, "path.expected")], report["exit"]),
+                                 ([outcome], status))
+        self.assertEqual(found(parsed(run("check", "--json", "--observations", path)), "path.expected"), [])
+        self.assertOneError(run("check", "a", "--expect", self.file("expect", b'{"mtu": 9000}')), 64, "'mtu'", "mtu_bytes")
 
     def test_redacted_report_is_judged_alike_and_names_no_host(self):
         path = os.path.join(RECORDED, "lab_fault_wrong_gid_index.json")

@@ -63,6 +63,13 @@ class Doctor(Case):
         self.assertIn(b"fix: ip link set eth0 up", finished.stdout)
         self.assertIn(b"mlx5_1/1: usable for RDMA", finished.stdout)
 
+    def test_what_people_read_is_lines(self):
+        def down(machine):
+            machine["devices"][0]["ports"][0]["state"] = "DOWN"
+        text = run("doctor", "--facts", self.facts(down)).stdout.decode()
+        self.assertNotIn("\\x0a", text)
+        self.assertRegex(text.splitlines()[0], r"^PORT +STATE")
+
     def test_strict_and_nagios_make_warnings_status_1(self):
         def slow(machine):
             machine["host"]["governor"] = "powersave"
