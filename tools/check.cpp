@@ -349,11 +349,13 @@ result<diag::report> examine(check_settings s, progress& so_far) {
         auto judged = judge_recorded(s, seen, std::move(r));
         return judged ? shown(std::move(*judged)) : judged;
     }
+    // What the run itself says of a wait is told beside the report, which is redacted before.
+    const auto name = s.redact ? std::string("the other end") : s.peer.to_string();
     const auto own = diag::make_local_end();
     auto other =
         diag::remote_end{.end = diag::make_local_end(), .own_address = {}, .peer_address = {}};
     if (!s.self) {
-        so_far.doing("waiting for " + s.peer.to_string() + " (connecting and its greeting)");
+        so_far.doing("waiting for " + name + " (connecting and its greeting)");
         auto connected = diag::connect_end(s.peer, s.token, 5s);
         r.findings.push_back(contact(s.peer, connected));
         if (!connected) return shown(std::move(r));
@@ -362,7 +364,7 @@ result<diag::report> examine(check_settings s, progress& so_far) {
         so_far.publish(shown(r));
     }
     told_end a(*own, "this end", so_far);
-    told_end b(*other.end, s.self ? "this end" : s.peer.to_string(), so_far);
+    told_end b(*other.end, s.self ? "this end" : name, so_far);
     const auto done = diag::observe(a, b, s.wishes, [&](const diag::observations& o) {
         seen = o;
         auto partial = r;

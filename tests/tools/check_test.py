@@ -94,6 +94,12 @@ class Check(Case):
         self.assertIn(f"while waiting for 127.0.0.1:{peer.port} (its devices and GIDs)", report["findings"][-1]["message"])
         self.assertEqual(found(report, "path.control")[0]["outcome"], "pass")
 
+    def test_redacted_report_of_a_wait_names_no_host(self):
+        peer = Peer(self, GREETING)
+        finished = run("check", "127.0.0.1", "--port", peer.port, "--json", "--redact", "--timeout", "1500")
+        self.assertIn("the other end (its devices", found(parsed(finished), "run.timeout")[0]["message"])
+        self.assertNotIn(b"127.0.0.1", finished.stdout)
+
     def test_interrupt_is_status_130_with_what_there_is(self):
         peer = Peer(self, GREETING)
         checker = start("check", "127.0.0.1", "--port", peer.port, "--json")
