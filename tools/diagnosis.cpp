@@ -70,9 +70,10 @@ result<void> know_words(const command_line& line, const char* option, const repo
         }
         std::string list;
         for (const auto one : choice) list.append(list.empty() ? "" : ", ").append(one);
-        return failure{request_errc::invalid_argument,
-                       std::string("--") + option + " '" + word + "' is no finding of " +
-                           kind.tool + "'s; " + (known ? "there are " : "its groups are ") + list};
+        auto what = std::string("--").append(option).append(" '").append(word);
+        what.append("' is no finding of ").append(kind.tool);
+        what.append(known ? "'s; there are " : "'s; its groups are ").append(list);
+        return failure{request_errc::invalid_argument, std::move(what)};
     }
     return {};
 }
