@@ -1,6 +1,11 @@
 // rvget check: what is wrong between two ends.
 
+#include <algorithm>
+#include <array>
 #include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include <boost/json/serialize.hpp>
 
@@ -8,6 +13,7 @@
 
 #include "commands.hpp"
 #include "console.hpp"
+#include "diag/check/expected.hpp"
 #include "diag/check/observe.hpp"
 #include "diag/check/redaction.hpp"
 #include "diag/check/remote.hpp"
@@ -23,11 +29,59 @@ using namespace std::chrono_literals;
 struct check_settings {
     bool listen = false;
     bool self = false;
-    endpoint_address peer;
+    endpoint_address peer;  ///< the listener, here or there
+    std::string token;
     diag::listen_options listening;
     diag::check_wishes wishes;
     std::string observations;  ///< judge these, recorded ones
     bool redact = false;
+    std::optional<diag::expectations> expected;
+};
+
+/// An end of which it is known what was asked last: where no answer comes, that is what to tell.
+class told_end final : public diag::check_end {
+public:
+    told_end(diag::check_end& inner, std::string name, progress& so_far)
+        : inner_(inner), name_(std::move(name)), so_far_(so_far) {}
+
+    boost::json::object ask(const boost::json::object& request) override {
+        const auto what = name_ + " (" + words_for(request) + ")";
+        so_far_.doing("waiting for " + what);
+        auto answer = inner_.ask(request);
+        auto* lost = answer.if_contains("lost");
+        if (lost != nullptr && lost->is_string()) {
+            *lost = what + ": " + std::string(lost->get_string());
+        }
+        return answer;
+    }
+
+private:
+    static std::string words_for(const boost::json::object& request) {
+        static constexpr std::array<std::pair<std::string_view, std::string_view>, 13> known{
+            {{"facts", "its devices and GIDs"},
+             {"make", "a queue pair"},
+             {"connect", "connecting a queue pair"},
+             {"read", "READs"},
+             {"counters", "its port's counters"},
+             {"close", "closing its queue pair"},
+             {"udp_open", "a UDP socket"},
+             {"udp_send", "sending UDP packets"},
+             {"udp_result", "the UDP packets that arrived"},
+             {"cm_listen", "listening by RDMA-CM"},
+             {"cm_connect", "connecting by RDMA-CM"},
+             {"cm_result", "accepting by RDMA-CM"},
+             {"neighbour", "its neighbour table"}}};
+        const auto* ask = request.if_contains("ask");
+        for (const auto& [name, words] : known) {
+            if (ask != nullptr && ask->is_string() && ask->get_string() == name)
+                return std::string(words);
+        }
+        return "an answer";
+    }
+
+    diag::check_end& inner_;
+    const std::string name_;
+    progress& so_far_;
 };
 
 command_line describe() {
@@ -47,7 +101,9 @@ command_line describe() {
     line.add("self", nullptr, "both ends on this machine");
     line.add("port", "PORT", "of the listener (default 7473)");
     line.add("once", nullptr, "listener: end after one check");
-    line.add("idle", "MS", "listener: end when nobody came for so long");
+    line.add("idle", "MS", "listener: end when no check came for so long");
+    line.add("token", "WORD",
+             "listener: serve only who gives the same one; else: that of the listener");
     line.add("gid", "GID", "this end's GID, by address or index, instead of the best");
     line.add("peer-gid", "GID", "the other end's");
     line.add("mtu", "BYTES", "force this path MTU: 256, 512, 1024, 2048 or 4096");
@@ -55,6 +111,9 @@ command_line describe() {
     line.add("target-gid", "ADDR", "send to this GID, whatever the other end's queue pair has");
     line.add("reads", "N", "READs of 64 KiB at the end (default 2000; 0 for none)");
     line.add("observations", "FILE", "judge what an earlier check saw: its --json report");
+    line.add("expect", "FILE",
+             "what the path should be: mtu_bytes, rate_mbps, gid_family, bandwidth_mbps (JSON, as "
+             "doctor's)");
     line.add("redact", nullptr, "mask addresses, MACs and the hosts' names in what is shown");
     line.take_operands("host");
     return line;
@@ -73,12 +132,39 @@ int explain(const command_line& line, const std::string& id) {
     return line.wrong("--explain '" + id + "' is no finding of check's");
 }
 
-result<std::uint16_t> port_of(const std::string& text) {
+/// 0, a free port, is for a listener only.
+result<std::uint16_t> port_of(const std::string& text, const std::string& where, bool listens) {
     std::uint16_t port = 0;
     const auto* const end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, port);
-    if (error == std::errc{} && rest == end) return port;
-    return failure{request_errc::invalid_argument, "--port '" + text + "' is no port"};
+    if (error == std::errc{} && rest == end && !text.empty() && (port != 0 || listens)) return port;
+    return failure{request_errc::invalid_argument,
+                   where + " '" + text + "' is no port: give " +
+                       (listens ? "0 (a free one) to 65535" : "1 to 65535")};
+}
+
+struct named_end {
+    std::string host;
+    std::optional<std::uint16_t> port;
+};
+
+/// HOST, HOST:PORT, an IPv6 address (which has no port), [IPV6] or [IPV6]:PORT.
+result<named_end> end_named(const std::string& text, bool listens) {
+    const auto close = text.starts_with('[') ? text.find(']') : std::string::npos;
+    const bool bracketed = close != std::string::npos;
+    const bool bare = !bracketed && text.find(':') != text.rfind(':');
+    const auto colon = bare ? std::string::npos : text.find(':', bracketed ? close : 0);
+    const auto end = std::min(colon, text.size());
+    named_end at{bracketed ? text.substr(1, close - 1) : text.substr(0, end), {}};
+    if (at.host.empty() || at.host.starts_with('[') || (bracketed && close + 1 != end)) {
+        return failure{request_errc::invalid_argument,
+                       "'" + text + "' is no address: give HOST, HOST:PORT or [IPV6]:PORT"};
+    }
+    if (colon == std::string::npos) return at;
+    const auto port = port_of(text.substr(colon + 1), "in '" + text + "'", listens);
+    if (!port) return port.error();
+    at.port = *port;
+    return at;
 }
 
 /// A path MTU that an option forces; 0 where it is not there.
@@ -98,19 +184,27 @@ result<check_settings> read(const command_line& line) {
     s.self = line.has("self");
     s.observations = line.text("observations").value_or("");
     s.redact = line.has("redact");
+    if (const auto file = line.text("expect")) {
+        auto expected = diag::read_expectations(*file);
+        if (!expected) {
+            return failure{expected.error().code, "--expect: " + sentence_of(expected.error())};
+        }
+        s.expected = std::move(*expected);
+    }
     const auto operands = line.operands();
-    const auto port = port_of(line.text("port").value_or(std::to_string(diag::check_port)));
+    const auto port =
+        port_of(line.text("port").value_or(std::to_string(diag::check_port)), "--port", s.listen);
+    const auto at = operands.empty() ? named_end{} : end_named(operands.front(), s.listen);
     const auto idle = line.milliseconds("idle");
     const auto mtu = path_mtu_of(line, "mtu");
     const auto peer_mtu = path_mtu_of(line, "peer-mtu");
     const auto reads = line.bytes("reads");
     if (!port) return port.error();
+    if (!at) return at.error();
     if (!idle) return idle.error();
     if (!mtu) return mtu.error();
     if (!peer_mtu) return peer_mtu.error();
     if (!reads) return reads.error();
-    if (!s.listen && *port == 0)
-        return failure{request_errc::invalid_argument, "--port 0 is for the listener"};
     for (const auto* option : {"gid", "peer-gid"}) {
         const auto gid = line.text(option).value_or("");
         const bool index = gid.find_first_not_of("0123456789") == std::string::npos;
@@ -136,25 +230,33 @@ result<check_settings> read(const command_line& line) {
                     std::min<std::uint64_t>(reads->value_or(2000), 1'000'000)),
                 .own_address = {},
                 .peer_address = {}};
-    s.listening = {.address = s.listen && !operands.empty() ? operands.front() : "",
-                   .port = *port,
+    if (at->port && line.has("port")) {
+        return failure{request_errc::invalid_argument,
+                       "give the port in '" + operands.front() + "' or by --port, not both"};
+    }
+    s.peer = {at->host, at->port.value_or(*port)};
+    s.token = line.text("token").value_or("");
+    if (line.has("token") && (s.token.empty() || s.token.size() > diag::longest_token)) {
+        return failure{request_errc::invalid_argument,
+                       "--token: give 1 to " + std::to_string(diag::longest_token) + " characters"};
+    }
+    s.listening = {.address = s.peer.host,
+                   .port = s.peer.port,
+                   .token = s.token,
                    .once = line.has("once"),
                    .idle = idle->value_or(0ms)};
     if (!s.listen && !operands.empty()) {
         s.wishes.peer = operands.front();
-        if (auto whole = endpoint_address::parse(s.wishes.peer)) {
-            s.peer = *whole;
-        } else {
-            s.peer = {s.wishes.peer, *port};
-        }
         if (line.has("port")) s.wishes.peer += " --port " + std::to_string(*port);
     }
     return s;
 }
 
-diag::report report_on(const diag::observations& o, diag::report r) {
+diag::report report_on(const diag::observations& o,
+                       const std::optional<diag::expectations>& expected, diag::report r) {
     auto found = diag::judge_path(o);
     r.findings.insert(r.findings.end(), found.begin(), found.end());
+    if (expected) r.findings.push_back(diag::judge_expected(o, *expected));
     r.facts["observations"] = diag::to_json(o);
     if (!o.pairs.empty()) {
         const auto& p = o.pairs.front();
@@ -168,30 +270,57 @@ diag::report report_on(const diag::observations& o, diag::report r) {
 }
 
 result<diag::report> listen(const check_settings& s, progress& so_far) {
-    const auto done = diag::serve_checks(s.listening, [](const std::string& port) {
-        note("listening on port " + port + "; now run 'rvget check' on the other host");
-    });
+    const diag::report first = so_far.latest();
+    const auto with = [&](diag::finding f) {
+        auto r = first;
+        f.id = "path.control", f.subject = "host";
+        r.findings.push_back(std::move(f));
+        return r;
+    };
+    so_far.doing("waiting for the other end");
+    std::uint64_t served = 0;
+    const auto done = diag::serve_checks(
+        s.listening,
+        [&](const std::string& port) {
+            note("listening on port " + port + "; now run 'rvget check' on the other host" +
+                 (s.token.empty() ? "" : " with this --token"));
+        },
+        [&](std::uint64_t count) {
+            served = count;
+            so_far.publish(with({.message = "checks served: " + std::to_string(count)}));
+        });
     if (!done) return done.error();
-    auto r = so_far.latest();
-    r.findings.push_back({.id = "path.control", .subject = "host", .message = "listened"});
-    return r;
+    if (served > 0) return so_far.latest();
+    return with({.outcome = diag::outcome::skip,
+                 .message = "nobody came for a check within " +
+                            std::to_string(s.listening.idle.count()) + " ms; see --idle"});
 }
 
-result<diag::report> judge_recorded(const std::string& name, diag::observations& o,
+result<diag::report> judge_recorded(const check_settings& s, diag::observations& o,
                                     diag::report r) {
+    const auto& name = s.observations;
     auto file = diag::read_json(name);
     if (!file) return file.error();
+    const auto* report = file->if_object();
+    const auto* facts = report == nullptr ? nullptr : report->if_contains("facts");
+    const auto* seen = facts == nullptr || !facts->is_object()
+                           ? nullptr
+                           : facts->get_object().if_contains("observations");
+    if (seen == nullptr) {
+        return failure{request_errc::invalid_argument,
+                       name + " has no facts.observations; make one with 'rvget check --json'"};
+    }
     try {
-        diag::from_json(file->at("facts").at("observations"), o);
+        diag::from_json(*seen, o);
     } catch (const std::exception& e) {
         return failure{request_errc::invalid_argument, name + ": " + e.what()};
     }
-    return report_on(o, std::move(r));
+    return report_on(o, s.expected, std::move(r));
 }
 
 /// How the listener was reached, or why not.
 diag::finding contact(const endpoint_address& peer, const result<diag::remote_end>& connected) {
-    const auto where = peer.host + ":" + std::to_string(peer.port);
+    const auto where = peer.to_string();
     diag::finding f{.id = "path.control", .subject = where};
     if (!connected) {
         f.outcome = diag::outcome::error;
@@ -217,21 +346,26 @@ result<diag::report> examine(check_settings s, progress& so_far) {
         return whole;
     };
     if (!s.observations.empty()) {
-        auto judged = judge_recorded(s.observations, seen, std::move(r));
+        auto judged = judge_recorded(s, seen, std::move(r));
         return judged ? shown(std::move(*judged)) : judged;
     }
+    // What the run itself says of a wait is told beside the report, which is redacted before.
+    const auto name = s.redact ? std::string("the other end") : s.peer.to_string();
     const auto own = diag::make_local_end();
     auto other =
         diag::remote_end{.end = diag::make_local_end(), .own_address = {}, .peer_address = {}};
     if (!s.self) {
-        auto connected = diag::connect_end(s.peer, 5s);
+        so_far.doing("waiting for " + name + " (connecting and its greeting)");
+        auto connected = diag::connect_end(s.peer, s.token, 5s);
         r.findings.push_back(contact(s.peer, connected));
         if (!connected) return shown(std::move(r));
         other = std::move(*connected);
         s.wishes.own_address = other.own_address, s.wishes.peer_address = other.peer_address;
         so_far.publish(shown(r));
     }
-    const auto done = diag::observe(*own, *other.end, s.wishes, [&](const diag::observations& o) {
+    told_end a(*own, "this end", so_far);
+    told_end b(*other.end, s.self ? "this end" : name, so_far);
+    const auto done = diag::observe(a, b, s.wishes, [&](const diag::observations& o) {
         seen = o;
         auto partial = r;
         partial.facts["observations"] = diag::to_json(o);
@@ -239,7 +373,7 @@ result<diag::report> examine(check_settings s, progress& so_far) {
     });
     if (!done) return done.error();
     seen = *done;
-    return shown(report_on(seen, std::move(r)));
+    return shown(report_on(seen, s.expected, std::move(r)));
 }
 
 }  // namespace
@@ -250,7 +384,10 @@ int check(const arguments& given) {
     if (const auto id = line.text("explain")) return explain(line, *id);
     auto s = read(line);
     if (!s) return line.wrong(sentence_of(s.error()));
-    const auto shown = read_report_options(line, s->listen ? 24h * 24 : 60s);
+    std::vector<std::string_view> ids;
+    for (const auto& f : diag::path_findings()) ids.push_back(f.id);
+    const auto shown = read_report_options(
+        line, {.tool = "check", .ids = ids, .timeout = s->listen ? 24h * 24 : 60s});
     if (!shown) return line.wrong(sentence_of(shown.error()));
     diag::report first;
     first.tool = "check";

@@ -1,6 +1,8 @@
 #include "diagnosis.hpp"
 
+#include <algorithm>
 #include <array>
+#include <set>
 #include <thread>
 
 #include <poll.h>
@@ -41,14 +43,70 @@ void add_facts_options(command_line& line) {
     line.add("redact", nullptr, "mask addresses, GUIDs, MACs and the host's name");
 }
 
-result<diagnosis_settings> read_report_options(const command_line& line,
-                                               std::chrono::milliseconds timeout) {
+namespace {
+
+/// Those of a run, whatever it judges.
+constexpr std::array<std::string_view, 4> run_ids{"run.baseline", "run.failed", "run.interrupted",
+                                                  "run.timeout"};
+
+std::string_view group_of(std::string_view id) { return id.substr(0, id.find('.')); }
+
+/// A word that selects nothing would pass for "nothing is wrong": --only would show nothing, --skip
+/// would leave out nothing.
+result<void> know_words(const command_line& line, const char* option, const report_kind& kind) {
+    if (!line.has(option)) return {};
+    std::set<std::string_view> ids(kind.ids.begin(), kind.ids.end());
+    ids.insert(run_ids.begin(), run_ids.end());
+    auto words = line.texts(option);
+    if (words.empty()) words.emplace_back();
+    for (const auto& word : words) {
+        if (std::ranges::any_of(ids, [&](auto id) { return diag::selects(word, id); })) continue;
+        const auto group = group_of(word);
+        const bool known = std::ranges::any_of(ids, [&](auto id) { return group_of(id) == group; });
+        std::set<std::string_view> choice;
+        for (const auto id : ids) {
+            if (!known) choice.insert(group_of(id));
+            if (known && group_of(id) == group) choice.insert(id);
+        }
+        std::string list;
+        for (const auto one : choice) list.append(list.empty() ? "" : ", ").append(one);
+        auto what = std::string("--").append(option).append(" '").append(word);
+        what.append("' is no finding of ").append(kind.tool);
+        what.append(known ? "'s; there are " : "'s; its groups are ").append(list);
+        return failure{request_errc::invalid_argument, std::move(what)};
+    }
+    return {};
+}
+
+/// A report of the same command's; from anything else nothing could be subtracted.
+result<boost::json::value> read_baseline(const std::string& file, const std::string& tool) {
+    auto value = diag::read_json(file);
+    if (!value) return failure{value.error().code, "--baseline: " + sentence_of(value.error())};
+    const auto schema = "rvget." + tool + "/1";
+    const auto* report = value->if_object();
+    const auto* told = report == nullptr ? nullptr : report->if_contains("schema");
+    const auto* list = report == nullptr ? nullptr : report->if_contains("findings");
+    if (told != nullptr && *told == boost::json::value(schema) && list != nullptr &&
+        list->is_array()) {
+        return value;
+    }
+    return failure{request_errc::invalid_argument,
+                   "--baseline: " + file + " is no report of schema " + schema +
+                       "; make one with 'rvget " + tool + " --json'"};
+}
+
+}  // namespace
+
+result<diagnosis_settings> read_report_options(const command_line& line, const report_kind& kind) {
     diagnosis_settings s;
     const auto limit = line.milliseconds("timeout");
     if (!limit) return limit.error();
-    s.timeout = limit->value_or(timeout);
+    s.timeout = limit->value_or(kind.timeout);
+    for (const auto* option : {"only", "skip"}) {
+        if (auto known = know_words(line, option, kind); !known) return known.error();
+    }
     if (const auto file = line.text("baseline")) {
-        auto value = diag::read_json(*file);
+        auto value = read_baseline(*file, kind.tool);
         if (!value) return value.error();
         s.baseline = std::move(*value);
     }
@@ -87,6 +145,16 @@ void progress::publish(diag::report now) {
 diag::report progress::latest() const {
     const std::lock_guard lock(mutex_);
     return report_;
+}
+
+void progress::doing(std::string step) {
+    const std::lock_guard lock(mutex_);
+    step_ = std::move(step);
+}
+
+std::string progress::step() const {
+    const std::lock_guard lock(mutex_);
+    return step_;
 }
 
 namespace {
@@ -142,11 +210,14 @@ int run_diagnosis(const diagnosis_settings& settings, diag::report first,
         const auto signal = signals.received();
         if (!signal && std::chrono::steady_clock::now() < until) continue;
         auto partial = shared.so_far.latest();
+        const auto step = shared.so_far.step();
+        const auto during = step.empty() ? "" : " while " + step;
         partial.findings.push_back(
-            signal ? broken("run.interrupted", "ended by signal " + std::to_string(*signal))
-                   : broken("run.timeout", "not done after " +
-                                               std::to_string(settings.timeout.count()) +
-                                               " ms; see --timeout"));
+            signal
+                ? broken("run.interrupted", "ended by signal " + std::to_string(*signal) + during)
+                : broken("run.timeout",
+                         "not done after " + std::to_string(settings.timeout.count()) + " ms," +
+                             (during.empty() ? "" : during + ";") + " see --timeout"));
         const int exit = print(settings, std::move(partial), signal ? 128 + *signal : 3);
         std::_Exit(exit);  // the thread may never return: no destructor may wait for it
     }

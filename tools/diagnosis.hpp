@@ -28,9 +28,13 @@ struct diagnosis_settings {
     bool json = false;
     bool redact = false;
 };
-/// `timeout` is that of the command where --timeout does not say.
-result<diagnosis_settings> read_report_options(const command_line& line,
-                                               std::chrono::milliseconds timeout);
+/// What read_report_options() must know of a command.
+struct report_kind {
+    std::string tool;                   ///< "doctor": a baseline's schema is "rvget.doctor/1"
+    std::vector<std::string_view> ids;  ///< of its findings, without those of the run itself
+    std::chrono::milliseconds timeout;  ///< where --timeout does not say
+};
+result<diagnosis_settings> read_report_options(const command_line& line, const report_kind& kind);
 
 /// The facts that the options ask for, not redacted yet: recorded ones, or this machine's.
 result<diag::inventory::facts> collect_facts(const command_line& line);
@@ -42,10 +46,14 @@ public:
     explicit progress(diag::report first) : report_(std::move(first)) {}
     void publish(diag::report now);
     [[nodiscard]] diag::report latest() const;
+    /// What is being done, and with whom: "reading the devices of HOST". Told where it never ends.
+    void doing(std::string step);
+    [[nodiscard]] std::string step() const;
 
 private:
     mutable std::mutex mutex_;
     diag::report report_;
+    std::string step_;
 };
 
 /// Runs `work` on a thread of its own until it is done, a signal comes or the time is up; prints

@@ -1,6 +1,7 @@
 // rvget doctor: is this machine fit for RDMA, and if not, why.
 
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include <boost/json/serialize.hpp>
@@ -15,6 +16,7 @@
 #include "diagnosis.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/inventory/collect.hpp"
+#include "output_file.hpp"
 
 namespace rvget::tools {
 namespace {
@@ -40,7 +42,7 @@ command_line describe() {
     add_facts_options(line);
     line.add("expect", "FILE",
              "what the machine should be: devices, pci, rate_mbps, mtu_bytes, "
-             "firmware, gid_family (JSON)");
+             "firmware, gid_family (JSON; bandwidth_mbps is check's)");
     line.add("save", "FILE", "also write the facts to FILE, for a report of a fault");
     line.add("watch", "SECONDS", "judge how counters grow in that time");
     line.add("budget", "BYTES", "memory that will be registered (default 1G)");
@@ -78,9 +80,16 @@ result<doctor_settings> read(const command_line& line) {
         return failure{request_errc::invalid_argument, "--watch needs this machine's own counters"};
     }
     s.save = line.text("save").value_or("");
+    if (line.has("save")) {
+        if (auto place = can_be_written(s.save); !place) {
+            return failure{place.error().code, "--save: " + sentence_of(place.error())};
+        }
+    }
     if (const auto file = line.text("expect")) {
         auto expected = diag::read_expectations(*file);
-        if (!expected) return expected.error();
+        if (!expected) {
+            return failure{expected.error().code, "--expect: " + sentence_of(expected.error())};
+        }
         s.expected = std::move(*expected);
     }
     return s;
@@ -128,10 +137,10 @@ void add_verdicts(diag::report& r, const diag::inventory::facts& facts) {
                                           {"reason", v.reason},
                                           {"id", v.id},
                                           {"fix", v.fix}});
-        r.lines.push_back(v.subject + ": " +
-                          (v.usable ? "usable for RDMA"
-                                    : "NOT usable: " + v.reason + " [" + v.id + "]" +
-                                          (v.fix.empty() ? "" : "\n     fix: " + v.fix)));
+        r.lines.push_back(
+            v.subject + ": " +
+            (v.usable ? "usable for RDMA" : "NOT usable: " + v.reason + " [" + v.id + "]"));
+        if (!v.usable && !v.fix.empty()) r.lines.push_back("     fix: " + v.fix);
     }
     r.facts["verdicts"] = std::move(all);
 }
@@ -150,8 +159,8 @@ diag::report report_on(diag::inventory::facts facts, const doctor_settings& s, b
     r.tool = "doctor";
     r.host = facts.host.name;
     r.facts["ports"] = diag::device_list(facts);
-    const auto table = diag::device_table(facts, 4);
-    if (!facts.devices.empty()) r.lines.push_back(table.substr(0, table.size() - 1));
+    std::istringstream table(facts.devices.empty() ? "" : diag::device_table(facts, 4));
+    for (std::string line; std::getline(table, line);) r.lines.push_back(line);
     r.facts["rendezvous"] = rendezvous_facts(facts, s.budget_bytes, r.lines);
     r.findings = diag::judge(facts, s.expected, s.budget_bytes);
     add_verdicts(r, facts);
@@ -159,6 +168,7 @@ diag::report report_on(diag::inventory::facts facts, const doctor_settings& s, b
 }
 
 result<diag::report> examine(const command_line& line, const doctor_settings& s, progress& so_far) {
+    so_far.doing("reading what the kernel tells");
     auto facts = collect_facts(line);
     if (!facts) return facts.error();
     const bool masked = line.has("redact");
@@ -166,9 +176,11 @@ result<diag::report> examine(const command_line& line, const doctor_settings& s,
     so_far.publish(report_on(*facts, s, masked));
 
     if (!wants_recorded(line) && !line.has("no-trial")) {
+        so_far.doing("trying the devices out (see --no-trial)");
         diag::try_devices(*fabric::make_provider(node_options::from_environment().mlx5), *facts);
     }
     if (s.watch > 0ms) {
+        so_far.doing("watching the counters (--watch)");
         std::this_thread::sleep_for(s.watch);
         diag::inventory::add_growth(*facts, static_cast<std::uint64_t>(s.watch.count()));
     }
@@ -187,7 +199,10 @@ int doctor(const arguments& given) {
     if (const auto id = line.text("explain")) return explain(line, *id);
     const auto s = read(line);
     if (!s) return line.wrong(sentence_of(s.error()));
-    const auto shown = read_report_options(line, 20s + s->watch);
+    std::vector<std::string_view> ids;
+    for (const auto& r : diag::rules()) ids.push_back(r.id);
+    const auto shown =
+        read_report_options(line, {.tool = "doctor", .ids = ids, .timeout = 20s + s->watch});
     if (!shown) return line.wrong(sentence_of(shown.error()));
     diag::report first;
     first.tool = "doctor";

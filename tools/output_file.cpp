@@ -75,6 +75,21 @@ std::optional<opened> open_for_writing(const std::string& path,
 
 }  // namespace
 
+result<void> can_be_written(const std::string& path) {
+    struct stat there {};
+    const bool exists = ::stat(path.c_str(), &there) == 0;
+    auto directory = std::filesystem::path(path).parent_path().string();
+    if (directory.empty()) directory = ".";
+    const int error = path.empty()                       ? ENOENT
+                      : exists && S_ISDIR(there.st_mode) ? EISDIR
+                      : ::faccessat(AT_FDCWD, exists ? path.c_str() : directory.c_str(),
+                                    exists ? W_OK : W_OK | X_OK, AT_EACCESS) != 0
+                          ? errno
+                          : 0;
+    if (error == 0) return {};
+    return failure{request_errc::io, "cannot write '" + path + "': " + std::strerror(error)};
+}
+
 output_file::output_file(std::string name, int fd) noexcept
     : name_(std::move(name)),
       fd_(fd),

@@ -14,6 +14,10 @@
 
 namespace rvget::tools {
 
+/// Whether a file could be written at `path` now, so that it need not be found out when there is
+/// something to write. Creates and changes nothing; a full disk shows later.
+result<void> can_be_written(const std::string& path);
+
 /// Writes in order. A regular file is written under a temporary name (".rvget-" and 16 digits) in
 /// the same directory and takes its final name in commit(); until then, and when this is destroyed
 /// without, nothing is under the final name but what was there before. Move-only.

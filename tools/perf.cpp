@@ -151,9 +151,11 @@ private:
     std::uint64_t bytes_ = 0;
 };
 
-/// All points; how it ended, as an exit status and a sentence.
+/// All points; how it ended, as an exit status and a sentence. What breaks off after something was
+/// measured has failed; before, it could not start.
 std::pair<int, std::string> measure_all(const perf_settings& s, perf_measure& m, printer& out,
                                         signal_watch& signals) {
+    bool measured = false;
     for (const auto operation : s.operations) {
         for (const auto depth : s.depths) {
             for (const auto bytes : s.sizes) {
@@ -163,16 +165,17 @@ std::pair<int, std::string> measure_all(const perf_settings& s, perf_measure& m,
                 const auto signal = signals.received();
                 if (!p) {
                     if (signal) return {128 + *signal, "ended by a signal"};
-                    return {perf_not_started, sentence_of(p.error())};
+                    return {measured ? perf_not_good : perf_not_started, sentence_of(p.error())};
                 }
-                const auto all = p->total();
+                const auto broken_off = p->broken_off;
+                measured = measured || !p->runs.empty();
                 if (!p->runs.empty()) {
                     if (auto printed = out.point(std::move(*p)); !printed) {
                         return {perf_not_started, sentence_of(printed.error())};
                     }
                 }
-                if (all.errors + all.wrong > 0) return {perf_not_good, all.first_error};
                 if (signal) return {128 + *signal, "ended by a signal: this is what was done"};
+                if (!broken_off.empty()) return {perf_not_good, broken_off};
             }
         }
     }

@@ -24,16 +24,19 @@ constexpr std::size_t longest_line = std::size_t{4} << 20;
 /// For one line to be taken by the other side.
 constexpr auto send_limit = std::chrono::seconds(10);
 
-result<void> wait_readable(int fd, signal_watch& signals, std::optional<milliseconds> limit) {
+/// Ends well when `fd` is readable, or else `other` (-1: none); which of them, poll(2) tells again.
+result<void> wait_readable(int fd, signal_watch& signals, std::optional<milliseconds> limit,
+                           int other = -1) {
     using clock = std::chrono::steady_clock;
     const auto end = clock::now() + limit.value_or(milliseconds(0));
     for (;;) {
         const auto left = std::chrono::ceil<milliseconds>(end - clock::now());
-        std::array<pollfd, 2> set{{{fd, POLLIN, 0}, {signals.descriptor(), POLLIN, 0}}};
+        std::array<pollfd, 3> set{
+            {{fd, POLLIN, 0}, {signals.descriptor(), POLLIN, 0}, {other, POLLIN, 0}}};
         const int wait = limit ? static_cast<int>(std::max(left.count(), std::int64_t{0})) : -1;
         const int ready = ::poll(set.data(), set.size(), wait);
         if (signals.received()) return failure{request_errc::cancelled, "ended by a signal"};
-        if (ready > 0 && set[0].revents != 0) return {};
+        if (ready > 0 && (set[0].revents | set[2].revents) != 0) return {};
         if (limit && clock::now() >= end) {
             return failure{request_errc::deadline_exceeded,
                            "nothing was heard from the other side in " +
@@ -103,14 +106,29 @@ result<void> perf_channel::send(const boost::json::object& o) {
     return {};
 }
 
+result<void> perf_channel::wait_and_refuse(signal_watch& signals, std::optional<milliseconds> limit,
+                                           perf_listener* others) {
+    // A consumer that leaves and comes back: that it has left may be heard after that it is back.
+    constexpr int in_doubt_ms = 200;
+    for (;;) {
+        const int other = others == nullptr ? -1 : others->descriptor();
+        auto ready = wait_readable(socket_.native_handle(), signals, limit, other);
+        if (!ready || others == nullptr) return ready;
+        pollfd own{socket_.native_handle(), POLLIN, 0};
+        if (::poll(&own, 1, in_doubt_ms) > 0) return {};
+        others->refuse(signals,
+                       "it is busy with another consumer, and has one at a time; see that "
+                       "one end, or start another 'rvget perf --listen'");
+    }
+}
+
 result<boost::json::object> perf_channel::receive(signal_watch& signals,
-                                                  std::optional<milliseconds> limit) {
+                                                  std::optional<milliseconds> limit,
+                                                  perf_listener* others) {
     std::size_t end = 0;
     while ((end = received_.find('\n')) == std::string::npos) {
         if (received_.size() > longest_line) return not_ours();
-        if (auto ready = wait_readable(socket_.native_handle(), signals, limit); !ready) {
-            return ready.error();
-        }
+        if (auto ready = wait_and_refuse(signals, limit, others); !ready) return ready.error();
         std::array<char, 16384> part;
         error_code ec;
         const auto bytes = socket_.read_some(asio::buffer(part), ec);
@@ -177,8 +195,25 @@ result<perf_channel> perf_listener::accept(signal_watch& signals,
     }
     error_code ec;
     auto socket = acceptor_.accept(ec);
-    if (ec) return failure{connection_errc::lost, "a consumer came and went: " + ec.message()};
+    if (ec == asio::error::connection_aborted) {
+        return failure{connection_errc::lost, "a consumer came and went"};
+    }
+    if (ec) return failure{request_errc::io, "cannot take a connection: " + ec.message()};
     return perf_channel(context_, std::move(socket));
+}
+
+bool perf_listener::somebody_waits() {
+    pollfd waiting{descriptor(), POLLIN, 0};
+    return ::poll(&waiting, 1, 0) == 1;
+}
+
+void perf_listener::refuse(signal_watch& signals, const std::string& why) {
+    constexpr milliseconds moment(500);
+    auto other = accept(signals, milliseconds(0));
+    if (!other) return;
+    // What was not read would make the end of the connection a reset, which takes the answer along.
+    static_cast<void>(other->receive(signals, moment));
+    static_cast<void>(other->send({{"error", why}}));
 }
 
 }  // namespace rvget::tools

@@ -211,6 +211,7 @@ void perf_load::count(const transfer_report& report) {
 void perf_load::finish() {
     if (over_) return;
     over_ = true;
+    run_.never_begun = schedule_->never_begun();
     run_.took = last_ - begun_;
     // One at a time, nothing went on while bytes were compared: that time is not the transfers'.
     if (settings_.load.depth == 1 && settings_.load.rate <= 0) {

@@ -76,11 +76,15 @@ result<diag::perf_run> perf_measure::run_once(const perf_load_settings& load,
     run.client = usage_since(before);
     note_route(point, timed);
     // After a signal the owner is not asked: the answer would be waited for.
-    if (!signals_->received()) {
-        const auto server_after = owner_->usage();
-        if (!server_after) return server_after.error();
-        run.server = difference(*server_before, *server_after);
+    if (signals_->received()) {
+        point.broken_off = "ended by a signal";
+        return run;
     }
+    const auto server_after = owner_->usage();
+    if (server_after) run.server = difference(*server_before, *server_after);
+    // What was done before the owner was lost is done all the same.
+    if (!server_after) point.broken_off = sentence_of(server_after.error());
+    if (run.errors + run.wrong > 0) point.broken_off = run.first_error;
     return run;
 }
 
@@ -94,11 +98,15 @@ result<diag::perf_run> perf_measure::run_cold(perf_load_settings load,
         if (signals_->received()) break;
         node_.reset();
         auto fresh = start_consumer(*settings_);
-        if (!fresh) return fresh.error();
-        node_.emplace(std::move(*fresh));
-        auto run = run_once(load, slots, pattern, point, {});
-        if (!run) return run.error();
-        each.runs.push_back(std::move(*run));
+        auto run = fresh ? result<diag::perf_run>(diag::perf_run{}) : fresh.error();
+        if (fresh) {
+            node_.emplace(std::move(*fresh));
+            run = run_once(load, slots, pattern, point, {});
+        }
+        if (!run && each.runs.empty()) return run.error();
+        if (!run) point.broken_off = sentence_of(run.error());
+        if (run) each.runs.push_back(std::move(*run));
+        if (!point.broken_off.empty()) break;
     }
     return each.total();
 }
@@ -133,11 +141,12 @@ result<diag::perf_point> perf_measure::measure(perf_operation operation, std::ui
     for (std::uint32_t n = 0; n < settings_->repeat && !signals_->received(); ++n) {
         auto run = settings_->cold ? run_cold(load, staged->urls, pattern, p)
                                    : run_once(load, staged->urls, pattern, p, watch);
-        if (!run) return run.error();
-        const bool good = run->errors + run->wrong == 0;
-        p.runs.push_back(std::move(*run));
-        if (!good) break;
+        if (!run && p.runs.empty()) return run.error();
+        if (!run) p.broken_off = sentence_of(run.error());
+        if (run) p.runs.push_back(std::move(*run));
+        if (!p.broken_off.empty()) return p;
     }
+    if (p.runs.size() < settings_->repeat) p.broken_off = "ended by a signal";
     return p;
 }
 

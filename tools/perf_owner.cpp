@@ -11,9 +11,11 @@
 
 #include "console.hpp"
 #include "diag/perf_pattern.hpp"
+#include "diag/perf_record.hpp"
 #include "lease_keys.hpp"
 #include "listen_address.hpp"
 #include "perf_channel.hpp"
+#include "perf_settings.hpp"
 #include "perf_usage.hpp"
 #include "quantity.hpp"
 
@@ -21,6 +23,7 @@ namespace rvget::tools {
 namespace {
 
 using namespace std::chrono_literals;
+using clock = std::chrono::steady_clock;
 namespace json = boost::json;
 
 /// The number at `key`, or `otherwise`.
@@ -38,11 +41,12 @@ public:
                      signal_watch& signals)
         : settings_(settings), channel_(std::move(channel)), signals_(signals) {}
 
-    /// Ends well when the consumer hangs up.
-    result<void> run() {
+    /// Ends well when the consumer hangs up. Who comes to `others` meanwhile hears that it is
+    /// taken.
+    result<void> run(perf_listener& others) {
         std::optional<std::chrono::milliseconds> limit = 10s;  // it greets at once
         for (;;) {
-            auto question = channel_.receive(signals_, limit);
+            auto question = channel_.receive(signals_, limit, node_ ? &others : nullptr);
             if (!question) {
                 const bool over = node_ && question.error().code == connection_errc::lost;
                 return over ? result<void>() : question.error();
@@ -51,6 +55,9 @@ public:
             limit.reset();
         }
     }
+
+    /// Whether it was a consumer: what only connects, or says something else, is none.
+    [[nodiscard]] bool greeted() const noexcept { return node_.has_value(); }
 
 private:
     json::object answer(const json::object& question) {
@@ -140,37 +147,64 @@ result<void> announce(const perf_owner_settings& s, const endpoint_address& at) 
              ": whoever reaches it can make this process stage up to " +
              format_bytes(s.most_bytes) + " of a pattern; keep it to a trusted network");
     }
-    const json::object told{{"schema", "rvget.perf.owner/1"}, {"address", at.to_string()}};
+    auto told = diag::perf_record("listening");
+    told["address"] = at.to_string();
     return print_line(stdout, s.json ? json::serialize(told) : "listening on " + at.to_string());
 }
 
 }  // namespace
 
 int own_perf(const perf_owner_settings& settings) {
-    constexpr int could_not_start = 3;
-    const auto failed = [&](const failure& f) {
-        return report_error(static_cast<exit_status>(could_not_start), sentence_of(f),
-                            settings.json);
+    std::uint64_t consumers = 0;
+    const auto end = [&](int status, const std::string& message) {
+        if (!message.empty()) note(message);
+        if (!settings.json) return status;
+        auto o = diag::perf_record("end");
+        o["consumers"] = consumers;
+        o["message"] = message;
+        o["exit"] = status;
+        return print_line(stdout, json::serialize(o)) ? status : perf_not_started;
     };
     signal_watch signals;
     auto listener = perf_listener::open(settings.listen);
-    if (!listener) return failed(listener.error());
-    if (auto told = announce(settings, listener->address()); !told) return failed(told.error());
-    const auto limit = settings.idle > 0ms ? std::optional(settings.idle) : std::nullopt;
-    for (bool served = false; !signals.received() && (settings.keep || !served); served = true) {
+    if (!listener) return end(perf_not_started, sentence_of(listener.error()));
+    if (auto told = announce(settings, listener->address()); !told) {
+        return end(perf_not_started, sentence_of(told.error()));
+    }
+    // From the last consumer on: what only connects is none.
+    for (auto last = clock::now(); !signals.received() && (settings.keep || consumers == 0);) {
+        std::optional<std::chrono::milliseconds> limit;
+        if (settings.idle > 0ms) {
+            limit = std::max(0ms, std::chrono::ceil<std::chrono::milliseconds>(
+                                      last + settings.idle - clock::now()));
+        }
         auto channel = listener->accept(signals, limit);
         if (!channel) {
             const bool idle = channel.error().code == request_errc::deadline_exceeded;
-            if (signals.received() || (idle && served)) break;
-            return failed(channel.error());
+            if (signals.received() || (idle && consumers > 0)) break;
+            if (channel.error().code == connection_errc::lost) continue;
+            return end(perf_not_started, idle ? "no consumer came within " +
+                                                    std::to_string(settings.idle.count()) +
+                                                    " ms; see --idle"
+                                              : sentence_of(channel.error()));
         }
         consumer_session session(settings, std::move(*channel), signals);
-        if (auto done = session.run(); !done && !signals.received()) {
+        if (auto done = session.run(*listener); !done && !signals.received()) {
             note(sentence_of(done.error()));
         }
+        if (!session.greeted()) continue;
+        ++consumers;
+        last = clock::now();
+    }
+    // Whoever waits hears more than the end of the connection.
+    constexpr int most_told = 8;
+    for (int told = 0; told < most_told && listener->somebody_waits(); ++told) {
+        listener->refuse(signals,
+                         "it ends now; 'rvget perf --listen ADDR --keep' serves one "
+                         "consumer after the other");
     }
     // That a signal ends it is how it is meant to end.
-    return 0;
+    return end(0, "");
 }
 
 }  // namespace rvget::tools

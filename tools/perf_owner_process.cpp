@@ -30,17 +30,20 @@ std::string first_line(int fd, signal_watch& signals) {
 
 }  // namespace
 
-perf_owner_process::perf_owner_process(int process, endpoint_address address) noexcept
-    : process_(process), address_(std::move(address)) {}
+perf_owner_process::perf_owner_process(int process, int output) noexcept
+    : process_(process), output_(output) {}
 
 perf_owner_process::perf_owner_process(perf_owner_process&& other) noexcept
-    : process_(std::exchange(other.process_, -1)), address_(std::move(other.address_)) {}
+    : process_(std::exchange(other.process_, -1)),
+      output_(std::exchange(other.output_, -1)),
+      address_(std::move(other.address_)) {}
 
 perf_owner_process::~perf_owner_process() {
     if (process_ <= 0) return;
     ::kill(process_, SIGTERM);
     // It ends its leases first; its parent's end must not leave it behind.
     ::waitpid(process_, nullptr, 0);
+    ::close(output_);
 }
 
 result<perf_owner_process> perf_owner_process::start(const endpoint_address& listen,
@@ -71,9 +74,8 @@ result<perf_owner_process> perf_owner_process::start(const endpoint_address& lis
         return failure{node_errc::internal,
                        std::string("cannot start an owner: ") + std::strerror(error)};
     }
+    perf_owner_process started(process, ends[0]);
     const auto line = first_line(ends[0], signals);
-    ::close(ends[0]);
-    perf_owner_process started(process, {});
     boost::json::error_code wrong;
     const auto told = boost::json::parse(line, wrong);
     const auto* o = wrong ? nullptr : told.if_object();

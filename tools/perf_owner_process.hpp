@@ -26,8 +26,9 @@ public:
     [[nodiscard]] const endpoint_address& address() const noexcept { return address_; }
 
 private:
-    perf_owner_process(int process, endpoint_address address) noexcept;
+    perf_owner_process(int process, int output) noexcept;
     int process_ = -1;
+    int output_ = -1;  ///< kept: what it says at its end must not fail
     endpoint_address address_;
 };
 

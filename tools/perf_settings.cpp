@@ -8,7 +8,9 @@
 #include <sstream>
 
 #include "console.hpp"
+#include "lease_keys.hpp"
 #include "listen_address.hpp"
+#include "output_file.hpp"
 #include "quantity.hpp"
 
 namespace rvget::tools {
@@ -118,6 +120,9 @@ result<void> read_path(const command_line& line, perf_settings& s) {
     s.wish.rdma_min_bytes = rdma_min->value_or(node_options{}.rdma_min_bytes);
     s.wish.inline_max = inline_max->value_or(node_options{}.inline_max);
     s.wish.lease_keys = line.text("lease-keys").value_or("strongest");
+    if (!lease_keys_of(s.wish.lease_keys)) {
+        return wrong("lease-keys", s.wish.lease_keys, "strongest, window, exact or fence");
+    }
     s.budget_bytes = budget->value_or(node_options{}.registered_budget_bytes);
     s.device = line.text("device").value_or("");
     s.pinned = !line.has("plain");
@@ -137,6 +142,11 @@ result<void> read_output(const command_line& line, perf_settings& s) {
         return failure{request_errc::invalid_argument, "--json and --csv are one too many"};
     }
     s.svg = line.text("svg").value_or("");
+    if (line.has("svg")) {
+        if (auto place = can_be_written(s.svg); !place) {
+            return failure{place.error().code, "--svg: " + sentence_of(place.error())};
+        }
+    }
     for (const auto& text : line.texts("require")) {
         auto one = diag::perf_requirement::parse(text, parse_bytes);
         if (!one) return one.error();
@@ -160,20 +170,22 @@ result<void> read_output(const command_line& line, perf_settings& s) {
 }  // namespace
 
 exit_convention perf_exits() noexcept {
-    return {static_cast<int>(exit_status::diagnostic_usage),
-            "Exit status:\n"
-            "  0  done, and all that was required holds\n"
-            "  2  a requirement missed, worse than before, or a transfer failed or brought wrong "
-            "bytes\n"
-            "  3  could not start: no owner, no memory, no first transfer\n"
-            "  64  usage\n"
-            "  129, 130, 143  ended by SIGHUP, SIGINT, SIGTERM\n"};
+    return {
+        static_cast<int>(exit_status::diagnostic_usage),
+        "Exit status:\n"
+        "  0  done, and all that was required holds\n"
+        "  2  a requirement missed, worse than before, a transfer failed or brought wrong bytes,\n"
+        "     or the owner was lost after something was measured\n"
+        "  3  could not start: no owner, no memory, no first transfer\n"
+        "  64  usage\n"
+        "  129, 130, 143  ended by SIGHUP, SIGINT, SIGTERM\n"};
 }
 
 void add_perf_options(command_line& line) {
     line.add("listen", "ADDR",
              "be the owner: HOST, HOST:PORT or [IPV6]:PORT (default port 18518, 0: a free one)");
-    line.add("keep", nullptr, "with --listen: serve one consumer after the other, until a signal");
+    line.add("keep", nullptr,
+             "with --listen: serve one consumer after the other, until a signal; 'sweep' needs it");
     line.add("idle", "SECONDS", "with --listen: end if no consumer comes in that time");
     line.add("on", "ADDR", "without OWNER: where the one that is started listens (127.0.0.1)");
     line.add("op", "LIST", "get (default), get_into, get_pinned");
@@ -199,7 +211,7 @@ void add_perf_options(command_line& line) {
     line.add("deadline", "MS", "give a transfer up after this long (default 30000)");
     line.add("device", "NAME", "the RDMA device to use; default: the first usable one");
     line.add("budget", "BYTES", "an owner stages no more than this (default 1G)");
-    line.add("csv", nullptr, "points as CSV");
+    line.add("csv", nullptr, "points as CSV, at the end, instead of the table");
     line.add("svg", "FILE", "also draw bandwidth and latency against size");
     line.add("require", "LIST",
              "status 2 unless all hold: bw_gbps>=380@1M,p99_us<=20@8; figures as in --csv");
@@ -255,6 +267,10 @@ result<perf_settings> read_perf_settings(const command_line& line,
         if (!line.has("rdma-min")) s.wish.rdma_min_bytes = *std::ranges::min_element(s.sizes);
         if (!line.has("inline-max")) s.wish.inline_max = 0;
         if (!s.iterations) s.iterations = 10;
+        if (*s.iterations < 2) {
+            return wrong("iterations", "1",
+                         "at least 2 to a sweep: the first transfer of a size is told apart");
+        }
     }
     // What a size needs, and some for what the allocator cannot use; more is registered on demand.
     const auto slots = sweep ? *s.iterations : perf_slots;

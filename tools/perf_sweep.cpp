@@ -65,7 +65,11 @@ public:
         return {};
     }
 
+    [[nodiscard]] bool empty() const noexcept { return transfers_.empty(); }
+
+    /// Of what there is.
     result<void> print_summary() const {
+        if (empty()) return {};
         const auto cells = diag::summarise(transfers_);
         if (!settings_.json) {
             auto text = diag::to_text(cells);
@@ -112,7 +116,11 @@ int sweep_perf(const perf_settings& settings) {
     for (const auto& a : arms) {
         if (auto done = all.run(a, *at); !done) {
             const auto signal = signals.received();
-            return end(signal ? 128 + *signal : perf_not_good, sentence_of(done.error()));
+            // What was done before it broke off is shown, and what could not start is no failure.
+            const int status = all.empty() ? perf_not_started : perf_not_good;
+            const auto shown = all.print_summary();
+            return end(signal ? 128 + *signal : status,
+                       sentence_of(shown ? done.error() : shown.error()));
         }
     }
     const auto printed = all.print_summary();

@@ -2,6 +2,7 @@
 // Described structs (Boost.Describe) to JSON and back: each member under its own name. What a file
 // does not have keeps its default, so that facts recorded by an older version stay readable.
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -32,7 +33,21 @@ template <class T>
 struct is_optional<std::optional<T>> : std::true_type {};
 template <class T>
 using members = boost::describe::describe_members<T, boost::describe::mod_public>;
+
+/// Of whoever wrote the file: what should be there, not which call of the parser's failed.
+inline void require(bool right, const std::string& kind) {
+    if (!right) throw std::invalid_argument("this must be " + kind);
+}
 }  // namespace detail
+
+/// The names of a described struct's members: the keys that from_json() knows.
+template <class T>
+std::vector<std::string> keys_of() {
+    std::vector<std::string> all;
+    boost::mp11::mp_for_each<detail::members<T>>(
+        [&](auto member) { all.emplace_back(member.name); });
+    return all;
+}
 
 template <class T>
 boost::json::value to_json(const T& from) {
@@ -63,19 +78,32 @@ void from_json(const boost::json::value& from, T& to) {
         to.reset();
         if (!from.is_null()) from_json(from, to.emplace());
     } else if constexpr (detail::is_vector<T>::value) {
+        detail::require(from.is_array(), "a list");
         to.clear();
-        for (const auto& one : from.as_array()) from_json(one, to.emplace_back());
+        for (const auto& one : from.get_array()) from_json(one, to.emplace_back());
     } else if constexpr (detail::is_map<T>::value) {
+        detail::require(from.is_object(), "an object");
         to.clear();
-        for (const auto& [name, one] : from.as_object()) from_json(one, to[std::string(name)]);
+        for (const auto& [name, one] : from.get_object()) from_json(one, to[std::string(name)]);
     } else if constexpr (std::is_same_v<T, std::string>) {
-        to = from.as_string().c_str();
+        detail::require(from.is_string(), "a string");
+        to = from.get_string().c_str();
     } else if constexpr (std::is_same_v<T, bool>) {
-        to = from.as_bool();
+        detail::require(from.is_bool(), "true or false");
+        to = from.get_bool();
     } else if constexpr (std::is_arithmetic_v<T>) {
-        to = from.to_number<T>();
+        boost::json::error_code wrong;
+        const auto number = from.is_number() ? from.to_number<T>(wrong) : T{};
+        using limits = std::numeric_limits<T>;
+        detail::require(from.is_number() && !wrong, std::is_integral_v<T>
+                                                        ? "a whole number from " +
+                                                              std::to_string(limits::min()) +
+                                                              " to " + std::to_string(limits::max())
+                                                        : std::string("a number"));
+        to = number;
     } else {
-        const auto& object = from.as_object();
+        detail::require(from.is_object(), "an object");
+        const auto& object = from.get_object();
         boost::mp11::mp_for_each<detail::members<T>>([&](auto member) {
             const auto* found = object.if_contains(member.name);
             if (found == nullptr) return;

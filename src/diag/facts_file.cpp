@@ -1,5 +1,6 @@
 #include "diag/facts_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -22,8 +23,8 @@ boost::json::value to_value(const inventory::facts& facts) {
 result<inventory::facts> facts_from(const boost::json::value& value) {
     inventory::facts facts;
     try {
-        const auto& object = value.as_object();
-        const auto* schema = object.if_contains("schema");
+        const auto* object = value.if_object();
+        const auto* schema = object == nullptr ? nullptr : object->if_contains("schema");
         if (schema != nullptr && *schema != boost::json::value(facts_schema)) {
             return failure{request_errc::invalid_argument,
                            "the facts' schema is not " + std::string(facts_schema)};
@@ -38,12 +39,15 @@ result<inventory::facts> facts_from(const boost::json::value& value) {
 
 result<boost::json::value> read_json(const std::filesystem::path& file) {
     std::ifstream in(file, std::ios::binary);
-    std::stringstream text;
-    if (in) text << in.rdbuf();
-    if (!in) {
+    // A directory can be opened, and only reading it says what it is.
+    if (in) in.peek();
+    if (!in && !in.eof()) {
         return failure{request_errc::io,
                        "cannot read " + file.string() + ": " + std::strerror(errno)};
     }
+    in.clear();
+    std::stringstream text;
+    text << in.rdbuf();
     boost::json::error_code error;
     auto value = boost::json::parse(text.str(), error);
     if (error) {
@@ -53,15 +57,42 @@ result<boost::json::value> read_json(const std::filesystem::path& file) {
     return value;
 }
 
-result<expectations> read_expectations(const std::filesystem::path& file) {
-    auto value = read_json(file);
-    if (!value) return value.error();
+namespace {
+
+/// What is misspelt must not pass for not expected.
+result<expectations> expectations_from(const boost::json::value& value) {
+    const auto wrong = [](const std::string& what) {
+        return failure{request_errc::invalid_argument, what};
+    };
+    const auto* object = value.if_object();
+    if (object == nullptr) return wrong("this must be an object");
+    const auto known = keys_of<expectations>();
+    for (const auto& [key, one] : *object) {
+        if (std::ranges::find(known, std::string_view(key)) != known.end()) continue;
+        std::string list;
+        for (const auto& k : known) list.append(list.empty() ? "" : ", ").append(k);
+        return wrong("'" + std::string(key) + "' is nothing that can be expected; there are " +
+                     list);
+    }
     expectations e;
     try {
-        from_json(*value, e);
+        from_json(value, e);
     } catch (const std::exception& error) {
-        return failure{request_errc::invalid_argument, file.string() + ": " + error.what()};
+        return wrong(error.what());
     }
+    if (object->contains("gid_family") && e.gid_family != "IPv4" && e.gid_family != "IPv6") {
+        return wrong("gid_family: this must be IPv4 or IPv6");
+    }
+    return e;
+}
+
+}  // namespace
+
+result<expectations> read_expectations(const std::filesystem::path& file) {
+    const auto value = read_json(file);
+    if (!value) return value.error();
+    auto e = expectations_from(*value);
+    if (!e) return failure{e.error().code, file.string() + ": " + e.error().detail};
     return e;
 }
 

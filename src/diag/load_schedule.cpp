@@ -1,5 +1,7 @@
 #include "diag/load_schedule.hpp"
 
+#include <cmath>
+
 namespace rvget::diag {
 
 load_schedule::time_point load_schedule::due() const noexcept {
@@ -11,8 +13,19 @@ load_schedule::time_point load_schedule::due() const noexcept {
 bool load_schedule::more(time_point now) const noexcept {
     if (stopped_ || (options_.iterations && begun_ >= *options_.iterations)) return false;
     if (!options_.duration) return true;
-    // What was due before the end is still begun after it, else a stall at the end would not count.
-    return (options_.rate > 0 ? due() : now) < begin_ + *options_.duration;
+    const auto end = begin_ + *options_.duration;
+    if (options_.rate <= 0) return now < end;
+    return due() < end && now < end + catching_up_limit(*options_.duration);
+}
+
+std::uint64_t load_schedule::never_begun() const noexcept {
+    // Stopped, it was not the time that was missing.
+    if (stopped_ || options_.rate <= 0 || !options_.duration) return 0;
+    const auto in_time =
+        std::ceil(options_.rate * std::chrono::duration<double>(*options_.duration).count());
+    auto due = static_cast<std::uint64_t>(in_time);
+    if (options_.iterations) due = std::min(due, *options_.iterations);
+    return due > begun_ ? due - begun_ : 0;
 }
 
 std::optional<load_schedule::time_point> load_schedule::begin(time_point now) noexcept {

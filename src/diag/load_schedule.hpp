@@ -1,6 +1,7 @@
 #pragma once
 // When the next operation of a measurement is due, in time that is passed in.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -16,6 +17,12 @@ struct load_options {
     std::optional<std::uint64_t> iterations{};           ///< none: no limit
     std::optional<std::chrono::nanoseconds> duration{};  ///< none is due later; none: no limit
 };
+
+/// What was due within the duration is still begun after it, but no longer than this: a stall at
+/// the end counts, and a rate that is above what the path can do does not go on for ever.
+constexpr std::chrono::nanoseconds catching_up_limit(std::chrono::nanoseconds duration) noexcept {
+    return std::min<std::chrono::nanoseconds>(duration, std::chrono::seconds(1));
+}
 
 /// In an open loop the latency of an operation counts from when it was due, not from when it could
 /// be begun: a stall counts for each operation that was due meanwhile, as it would for as many
@@ -37,7 +44,11 @@ public:
 
     [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
     [[nodiscard]] std::uint64_t begun() const noexcept { return begun_; }
-    /// Everything that was due has been begun, and has ended.
+    /// Of an open loop that is over: how many were due within its duration and never begun, as they
+    /// could not be caught up with.
+    [[nodiscard]] std::uint64_t never_begun() const noexcept;
+
+    /// Everything that was due and could be begun in time has been begun, and has ended.
     [[nodiscard]] bool over(time_point now) const noexcept { return in_flight_ == 0 && !more(now); }
 
 private:

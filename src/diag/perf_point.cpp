@@ -38,6 +38,7 @@ perf_run perf_point::total() const {
         all.took += r.took;
         all.bytes += r.bytes;
         all.errors += r.errors;
+        all.never_begun += r.never_begun;
         all.verified += r.verified;
         all.wrong += r.wrong;
         if (all.first_error.empty()) all.first_error = r.first_error;
@@ -77,6 +78,8 @@ std::vector<std::string> perf_point::flags() const {
     if (gigabits_per_s().relative() > most_apart || typical_us().relative() > most_apart) {
         set.emplace_back("unstable");
     }
+    if (all.never_begun > 0) set.emplace_back("overloaded");
+    if (!broken_off.empty()) set.emplace_back("incomplete");
     return set;
 }
 
@@ -109,7 +112,8 @@ std::vector<std::pair<std::string, double>> perf_point::figures() const {
             {"bw_gbytes_s", gigabits.median / 8},
             {"msg_s", all.took.count() == 0 ? 0 : count / all.seconds()},
             {"client_cpu_s_per_gib", per_gib(all.client.cpu_s)},
-            {"server_cpu_s_per_gib", per_gib(all.server ? all.server->cpu_s : 0)}};
+            {"server_cpu_s_per_gib", per_gib(all.server ? all.server->cpu_s : 0)},
+            {"never_begun", static_cast<double>(all.never_begun)}};
 }
 
 std::string perf_point::key() const {

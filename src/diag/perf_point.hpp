@@ -27,9 +27,10 @@ struct perf_run {
     std::chrono::nanoseconds took{0};  ///< from the first begin to the last end
     std::uint64_t bytes = 0;           ///< that arrived
     std::uint64_t errors = 0;
-    std::uint64_t verified = 0;                  ///< transfers of which every byte was compared
-    std::uint64_t wrong = 0;                     ///< of those, with a byte that is not the owner's
-    std::string first_error;                     ///< for people
+    std::uint64_t never_begun = 0;  ///< transfers of an open loop that were due, for want of time
+    std::uint64_t verified = 0;     ///< transfers of which every byte was compared
+    std::uint64_t wrong = 0;        ///< of those, with a byte that is not the owner's
+    std::string first_error;        ///< for people
     std::map<std::string, std::uint64_t> paths;  ///< transfers by "rdma/ok", "chunked/below_min"
     // Sums of what the transfers reported.
     std::chrono::nanoseconds acquire{0};
@@ -58,13 +59,15 @@ struct perf_point {
     std::string gid;
     std::uint32_t path_mtu_bytes = 0;
     std::vector<perf_run> runs;
+    std::string broken_off;  ///< why there is less than was to be measured; empty: it is all there
 
     /// All runs as one: sums, one histogram.
     [[nodiscard]] perf_run total() const;
     [[nodiscard]] spread gigabits_per_s() const;
     [[nodiscard]] spread typical_us() const;
     /// "lossy": a port had to repeat or ask again; "unstable": the runs differ by more than a
-    /// tenth; "cold"; "mixed": not all took the same path.
+    /// tenth; "cold"; "mixed": not all took the same path; "overloaded": not all that were due
+    /// could be begun; "incomplete": it broke off.
     [[nodiscard]] std::vector<std::string> flags() const;
     /// Every figure by name, unit in the name; what a requirement can be made of, in a fixed order.
     [[nodiscard]] std::vector<std::pair<std::string, double>> figures() const;

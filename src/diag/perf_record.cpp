@@ -60,6 +60,8 @@ boost::json::object to_json(const perf_point& p) {
     o["count"] = all.latency.count();
     o["errors"] = all.errors;
     o["first_error"] = all.first_error;
+    o["never_begun"] = all.never_begun;
+    o["broken_off"] = p.broken_off;
     o["verified"] = all.verified;
     o["wrong"] = all.wrong;
     o["overflowed"] = all.latency.overflowed();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 
 #include <boost/json/array.hpp>
 
@@ -27,6 +28,16 @@ const sweep_cell* cell_of(const std::vector<sweep_cell>& cells, std::uint64_t si
     const auto found = std::ranges::find_if(
         cells, [&](const sweep_cell& c) { return c.size_bytes == size && c.arm == arm; });
     return found == cells.end() ? nullptr : &*found;
+}
+
+std::string column(int width, std::optional<double> us) {
+    std::array<char, 64> text{};
+    if (us) {
+        std::snprintf(text.data(), text.size(), "  %*.1f us", width, *us);
+    } else {
+        std::snprintf(text.data(), text.size(), "  %*s us", width, "-");
+    }
+    return text.data();
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -54,6 +65,7 @@ std::vector<sweep_cell> summarise(const std::vector<sweep_transfer>& transfers) 
                 }
                 if (std::ranges::find(c.paths, t.path) == c.paths.end()) c.paths.push_back(t.path);
             }
+            c.warm_count = warm.size();
             c.warm_us = spread::of(std::move(warm));
             if (any) cells.push_back(std::move(c));
         }
@@ -82,12 +94,17 @@ std::vector<boost::json::object> to_json(const std::vector<sweep_cell>& cells) {
         for (const auto& c : cells) {
             if (c.size_bytes != size) continue;
             if (base == 0) base = c.warm_us.median;
-            arms[c.arm] = boost::json::object{
-                {"first_us", c.first_us},
-                {"warm_us", c.warm_us.median},
-                {"warm_spread_us", boost::json::array{c.warm_us.low, c.warm_us.high}},
-                {"times_the_first_arm", base == 0 ? 0 : c.warm_us.median / base},
-                {"paths", boost::json::array(c.paths.begin(), c.paths.end())}};
+            boost::json::object arm{{"first_us", c.first_us},
+                                    {"warm_us", nullptr},
+                                    {"warm_spread_us", nullptr},
+                                    {"times_the_first_arm", nullptr},
+                                    {"paths", boost::json::array(c.paths.begin(), c.paths.end())}};
+            if (c.warm_count > 0) {
+                arm["warm_us"] = c.warm_us.median;
+                arm["warm_spread_us"] = boost::json::array{c.warm_us.low, c.warm_us.high};
+                if (base > 0) arm["times_the_first_arm"] = c.warm_us.median / base;
+            }
+            arms[c.arm] = std::move(arm);
         }
         o["arms"] = std::move(arms);
         records.push_back(std::move(o));
@@ -110,9 +127,9 @@ std::string to_text(const std::vector<sweep_cell>& cells) {
         std::string paths;
         for (const auto& arm : arms) {
             const auto* c = cell_of(cells, size, arm);
-            std::snprintf(part.data(), part.size(), "  %17.1f us %16.1f us",
-                          c == nullptr ? 0 : c->first_us, c == nullptr ? 0 : c->warm_us.median);
-            text += part.data();
+            text += column(17, c == nullptr ? std::nullopt : std::optional(c->first_us));
+            const bool warm = c != nullptr && c->warm_count > 0;
+            text += column(16, warm ? std::optional(c->warm_us.median) : std::nullopt);
             if (c != nullptr) paths += ' ' + joined(c->paths);
         }
         text += ' ' + paths + '\n';

@@ -28,6 +28,7 @@ struct sweep_cell {
     std::uint64_t size_bytes = 0;
     double first_us = 0;
     spread warm_us;
+    std::uint64_t warm_count = 0;    ///< 0: there is no `warm_us`
     std::vector<std::string> paths;  ///< each different one
 };
 

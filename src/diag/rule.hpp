@@ -23,8 +23,11 @@ struct expectations {
     std::vector<std::string> firmware;
     std::vector<std::string> pci;  ///< addresses at which a device must be
     std::string gid_family;        ///< "IPv4" or "IPv6"
+    /// Of READs of 64 KiB one after another between two machines: judged by check, not by doctor.
+    std::optional<std::uint32_t> bandwidth_mbps;
 };
-BOOST_DESCRIBE_STRUCT(expectations, (), (devices, rate_mbps, mtu_bytes, firmware, pci, gid_family))
+BOOST_DESCRIBE_STRUCT(expectations, (),
+                      (devices, rate_mbps, mtu_bytes, firmware, pci, gid_family, bandwidth_mbps))
 
 /// What a rule looks at. Which of the pointers are set follows from the rule's scope; `net` is the
 /// port's netdev where its facts are there.

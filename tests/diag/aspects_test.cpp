@@ -7,6 +7,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "diag/check/aspects.hpp"
+#include "diag/check/expected.hpp"
 #include "diag/check/redaction.hpp"
 #include "diag/check/verdict.hpp"
 #include "diag/described.hpp"
@@ -27,6 +28,7 @@ observations complete() {
     o.a_latency = o.b_latency = passed(8);
     o.soak = passed(65'536), o.soak_reads = 2000;
     o.soak.median_us = 100;
+    o.b_doctor.emplace();
     o.a_connects = o.b_connects = {.tried = true, .path_mtu_bytes = 4096, .took_ms = 3};
     return o;
 }
@@ -68,6 +70,56 @@ const std::vector<row>& rows() {
         {"path.mtu.read_forward", outcome::fail, [](auto& o) { o.a_reads = {silent(2048)}; }},
         {"path.mtu.read_forward", outcome::skip, [](auto& o) { o.a_reads.clear(); }},
         {"path.mtu.read_reverse", outcome::fail, [](auto& o) { o.b_reads = {silent(2048)}; }},
+        {"path.gid.choice", outcome::fail, [](auto& o) { o.pairs[0].a.gid = ""; }},
+        {"path.family", outcome::fail, [](auto& o) { o.pairs[0].a.gid = "fe80::1"; }},
+        {"path.family", outcome::pass,
+         [](auto& o) { o.pairs[0].a.gid = o.pairs[0].b.gid = "fe80::1"; }},
+        {"path.roce_version", outcome::fail, [](auto& o) { o.pairs[0].b.type = "RoCE v1"; }},
+        {"path.roce_version", outcome::warn,
+         [](auto& o) { o.pairs[0].a.type = o.pairs[0].b.type = "RoCE v1"; }},
+        {"path.roce_version", outcome::skip,
+         [](auto& o) { o.pairs[0].a.link_layer = o.pairs[0].b.link_layer = "InfiniBand"; }},
+        {"path.gid.match", outcome::fail, [](auto& o) { o.pairs[0].b_bound = "10.0.0.77"; }},
+        {"path.gid.match", outcome::skip,
+         [](auto& o) { o.pairs[0].a_target = o.pairs[0].b_bound = ""; }},
+        {"path.gid.echo", outcome::fail, [](auto& o) { o.b_later.gid = "10.0.0.9"; }},
+        {"path.gid.echo", outcome::fail, [](auto& o) { o.a_later.gid = ""; }},
+        {"path.gid.echo", outcome::skip, [](auto& o) { o.b_later = {}; }},
+        {"path.mtu.static", outcome::warn, [](auto& o) { o.pairs[0].b.netdev_mtu_bytes = 1500; }},
+        {"path.mtu.static", outcome::fail,
+         [](auto& o) {
+             o.pairs[0].b.netdev_mtu_bytes = 1500;
+             o.pinned_mtu_bytes = 4096;
+         }},
+        {"path.mtu.static", outcome::pass, [](auto& o) { o.pinned_mtu_bytes = 1024; }},
+        {"path.mtu.qp", outcome::fail, [](auto& o) { o.b_mtu_bytes = 1024; }},
+        {"path.mtu.qp", outcome::skip, [](auto& o) { o.a_mtu_bytes = o.b_mtu_bytes = 0; }},
+        {"path.data", outcome::fail, [](auto& o) { o.b_reads.front().wrong_bytes = 1; }},
+        {"path.data", outcome::fail,
+         [](auto& o) { o.soak.status = "success not trusted: the queue pair is in error"; }},
+        // Bytes of a READ that failed are nobody's.
+        {"path.data", outcome::pass, [](auto& o) { o.a_reads.back() = silent(65'536); }},
+        {"path.data", outcome::skip,
+         [](auto& o) {
+             o = good();
+             o.pairs[0].a_reads = o.pairs[0].b_reads = silent(1);
+             o.a_reads.clear(), o.b_reads.clear();
+         }},
+        {"path.peer_doctor", outcome::warn,
+         [](auto& o) {
+             o.b_doctor = {{"net.firewall", "host", "drops"}};
+         }},
+        {"path.peer_doctor", outcome::fail,
+         [](auto& o) {
+             o.b_doctor = {{"gid.stale", "rxe0/1", "index 3 is gone"}};
+             o.pairs[0].a_reads = silent(1);
+         }},
+        // Another port's trouble is not this path's.
+        {"path.peer_doctor", outcome::pass,
+         [](auto& o) {
+             o.b_doctor = {{"port.state", "rxe0/2", "DOWN"}, {"port.state", "rxe1/1", "DOWN"}};
+         }},
+        {"path.peer_doctor", outcome::skip, [](auto& o) { o.b_doctor.reset(); }},
         {"path.cm.connect", outcome::warn,
          [](auto& o) { o.a_connects.error = "connect: no event in 2000 ms"; }},
         {"path.cm.connect", outcome::warn,
@@ -107,7 +159,7 @@ BOOST_AUTO_TEST_CASE(good_path_passes_in_every_aspect_that_is_documented) {
     const auto seen = aspects_of(complete());
     for (const auto& f : path_findings()) {
         const bool verdict = f.id == "path.lossy" || f.id == "path.unknown";
-        const bool before = f.id == "path.control" || f.id == "path.gid.choice";
+        const bool before = f.id == "path.control" || f.id == "path.expected";
         if (!f.id.starts_with("path.") || verdict || before) continue;
         const auto* found = find(seen, f.id);
         BOOST_TEST_REQUIRE((found != nullptr), f.id);
@@ -136,11 +188,39 @@ BOOST_AUTO_TEST_CASE(every_aspect_that_can_fail_has_a_case) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(expected_path_is_compared_and_what_was_not_seen_is_no_pass) {
+    auto o = complete();
+    for (auto* e : {&o.pairs[0].a, &o.pairs[0].b}) e->rate_mbps = 100'000;
+    expectations all;
+    all.mtu_bytes = 9000, all.rate_mbps = 100'000, all.gid_family = "IPv4";
+    all.bandwidth_mbps = 5242;  // 65536 bytes in 100 us
+    BOOST_TEST((judge_expected(o, all).outcome == outcome::pass));
+    const auto fails = [&](auto change, const std::string& words) {
+        auto wanted = all;
+        change(wanted);
+        const auto f = judge_expected(o, wanted);
+        BOOST_TEST((f.outcome == outcome::fail), words);
+        BOOST_TEST(f.message.find(words) != std::string::npos, f.message);
+        BOOST_TEST(!f.fix.empty());
+    };
+    fails([](auto& e) { e.mtu_bytes = 4200; }, "has MTU 9000, expected 4200");
+    fails([](auto& e) { e.rate_mbps = 200'000; }, "100000 Mb/s, expected 200000");
+    fails([](auto& e) { e.gid_family = "IPv6"; }, "10.0.0.2 (index 3) on node-b is not IPv6");
+    fails([](auto& e) { e.bandwidth_mbps = 5243; }, "bring 5242 Mb/s, expected 5243");
+    o.soak_reads = 0;
+    BOOST_TEST((judge_expected(o, all).outcome == outcome::skip));
+    expectations machine;
+    machine.devices = 8;
+    BOOST_TEST((judge_expected(o, machine).outcome == outcome::skip));
+    BOOST_TEST((judge_expected({}, all).outcome == outcome::skip));
+}
+
 BOOST_AUTO_TEST_CASE(redacted_report_names_neither_host_nor_address) {
     auto o = complete();
     o.peer = "node-b.example.org --port 7";
     o.pairs[0].a.mac = "aa:bb:cc:dd:ee:01", o.pairs[0].b.mac = "aa:bb:cc:dd:ee:02";
     o.b_firewall = "ip saddr 10.0.0.1 udp dport 4791 drop";
+    o.b_doctor = {{"gid.missing", "rxe0/1", "10.0.0.99 on eth0 has no GID"}};
     for (auto* r : {&o.pairs[0].a_reads, &o.pairs[0].b_reads}) *r = silent(1);
     o.pairs[0].a_target = "10.0.0.77";
     report shown{.tool = "check",

@@ -209,6 +209,40 @@ BOOST_AUTO_TEST_CASE(open_loop_stalled_at_its_end_still_begins_what_was_due) {
     BOOST_TEST((seen.percentile(0.999) > 400ms));
 }
 
+BOOST_AUTO_TEST_CASE(open_loop_that_cannot_catch_up_ends_and_counts_what_was_never_begun) {
+    // 1000 a second are due for half a second, each takes 10 ms: another half second to catch up.
+    const load_schedule::time_point start{};
+    auto now = start;
+    load_schedule s({.rate = 1000, .duration = 500ms}, start);
+    std::uint64_t done = 0;
+    while (!s.over(now)) {
+        BOOST_REQUIRE((s.begin(now) == start + 1ms * done));
+        now += 10ms;
+        s.ended();
+        ++done;
+    }
+    BOOST_TEST(done == 100U);
+    BOOST_TEST(s.never_begun() == 400U);
+}
+
+BOOST_AUTO_TEST_CASE(open_loop_that_keeps_up_or_is_stopped_leaves_nothing_behind) {
+    const load_schedule::time_point start{};
+    load_schedule kept({.rate = 1000, .duration = 3ms}, start);
+    for (int n = 0; n < 3; ++n) {
+        BOOST_TEST_REQUIRE(kept.begin(start + n * 1ms).has_value());
+        kept.ended();
+    }
+    BOOST_TEST(kept.over(start + 3ms));
+    BOOST_TEST(kept.never_begun() == 0U);
+    load_schedule stopped({.rate = 1000, .duration = 3ms}, start);
+    stopped.stop();
+    BOOST_TEST(stopped.over(start));
+    BOOST_TEST(stopped.never_begun() == 0U);
+    load_schedule fewer({.rate = 1000, .iterations = 2, .duration = 3ms}, start);
+    BOOST_TEST_REQUIRE(fewer.begin(start).has_value());
+    BOOST_TEST(fewer.never_begun() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(closed_loop_keeps_its_depth_and_ends_after_its_iterations) {
     const load_schedule::time_point now{};
     load_schedule s({.depth = 3, .iterations = 5}, now);
@@ -241,6 +275,18 @@ BOOST_AUTO_TEST_CASE(point_with_a_retry_is_lossy) {
     p.runs.front().server.emplace().counters["rxe0/1 duplicate_request"] = 1;
     const auto flags = p.flags();
     BOOST_TEST(std::count(flags.begin(), flags.end(), "lossy") == 1);
+}
+
+BOOST_AUTO_TEST_CASE(point_says_where_there_is_less_than_was_wanted) {
+    auto p = point_of(64, {{1us}, {1us}});
+    BOOST_TEST(p.flags().empty());
+    p.runs[1].never_begun = 3;
+    BOOST_TEST(p.flags() == std::vector<std::string>{"overloaded"});
+    BOOST_TEST(to_json(p).at("never_begun").to_number<int>() == 3);
+    p.runs[1].never_begun = 0;
+    p.broken_off = "the other side has hung up";
+    BOOST_TEST(p.flags() == std::vector<std::string>{"incomplete"});
+    BOOST_TEST(to_json(p).at("broken_off").as_string() == p.broken_off);
 }
 
 BOOST_AUTO_TEST_CASE(counters_that_were_reset_grew_by_their_value) {
@@ -374,6 +420,21 @@ BOOST_AUTO_TEST_CASE(sweep_keeps_first_transfers_out_of_the_warm_median) {
     BOOST_TEST(records[0].at("arms").at("chunked").at("times_the_first_arm").to_number<double>() ==
                2.0);
     BOOST_TEST(to_text(cells).find("4096") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(sweep_that_broke_off_has_no_figure_for_what_was_not_done) {
+    const auto cells = summarise({{"get", 4096, 0, true, "rdma/ok", 14ms},
+                                  {"get", 4096, 1, true, "rdma/ok", 1ms},
+                                  {"chunked", 4096, 0, true, "chunked/policy", 15ms},
+                                  {"get", 8192, 0, true, "rdma/ok", 14ms}});
+    const auto records = to_json(cells);
+    BOOST_REQUIRE(records.size() == 2U);
+    BOOST_TEST(records[0].at("arms").at("get").at("warm_us").to_number<double>() == 1000.0);
+    for (const auto* figure : {"warm_us", "warm_spread_us", "times_the_first_arm"})
+        BOOST_TEST(records[0].at("arms").at("chunked").at(figure).is_null());
+    const auto text = to_text(cells);
+    BOOST_TEST(text.find(" 0.0 us") == std::string::npos, text);
+    BOOST_TEST(text.find("- us") != std::string::npos, text);
 }
 
 BOOST_AUTO_TEST_CASE(chart_draws_each_series_inside_the_picture) {

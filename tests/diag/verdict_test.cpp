@@ -118,6 +118,13 @@ const std::vector<row>& rows() {
              o.pairs[0].b.netdev = "eth0.5";
              o.pairs[0].b.netdev_mtu_bytes = 1500;
          }},
+        {"mtu.stale_port", outcome::warn, [](auto& o) { o.pairs[0].b.active_mtu_bytes = 1024; }},
+        {"mtu.wasted_step", outcome::pass,
+         [](auto& o) {
+             o.pairs[0].b.netdev_mtu_bytes = 4100;
+             o.pairs[0].a.netdev_mtu_bytes = 2176, o.pairs[0].a.active_mtu_bytes = 2048,
+             o.pairs[0].b.active_mtu_bytes = 2048;
+         }},
         {"mtu.pinned_high", outcome::fail,
          [](auto& o) {
              o.pairs[0].b.netdev_mtu_bytes = o.b_later.netdev_mtu_bytes = 1500;
@@ -267,6 +274,18 @@ const std::vector<near_miss>& near_misses() {
                  e->netdev_mtu_bytes = 1500, e->active_mtu_bytes = 1024;
          }},
         {"mtu.upper", "", [](auto& o) { o.pairs[0].b.netdev = "eth0.5"; }},
+        // The device can no more than its port announces.
+        {"mtu.stale_port", "mtu.differ",
+         [](auto& o) { o.pairs[0].b.active_mtu_bytes = o.pairs[0].b.max_mtu_bytes = 1024; }},
+        {"mtu.stale_port", "mtu.differ",
+         [](auto& o) {
+             o.pairs[0].b.netdev_mtu_bytes = 1500;
+             o.pairs[0].b.active_mtu_bytes = 1024;
+         }},
+        {"mtu.wasted_step", "",
+         [](auto& o) {
+             for (auto* e : {&o.pairs[0].a, &o.pairs[0].b}) e->netdev_mtu_bytes = 4176;
+         }},
         {"mtu.pinned_high", "mtu.rdma_only",
          [](auto& o) {
              o.pinned_mtu_bytes = 4096;

@@ -79,7 +79,9 @@ class Check(Case):
 
     def test_peer_that_answers_nonsense_is_status_3(self):
         for nonsense in (b"{}\n", b'{"host":1,"ends":"x"}\n', b"[1]\n", b'{"error":7}\n', b'{"lost":{}}\n',
-                         b'{"host":"b","ends":[{"gid":5}],"firewall":"","addresses":{}}\n'):
+                         b'{"host":"b","ends":[{"gid":5}],"firewall":"","addresses":{}}\n',
+                         b'{"host":"b","ends":[],"firewall":"","addresses":{},"doctor":7}\n',
+                         b'{"host":"b","ends":[],"firewall":"","addresses":{},"doctor":[{"id":"$(reboot)"}]}\n'):
             peer = Peer(self, GREETING, nonsense)
             report = parsed(run("check", "127.0.0.1", "--port", peer.port, "--json"))
             self.assertEqual((report["exit"], report["findings"][-1]["id"]), (3, "run.failed"), nonsense)
@@ -88,7 +90,15 @@ class Check(Case):
         peer = Peer(self, GREETING)
         report = parsed(run("check", "127.0.0.1", "--port", peer.port, "--json", "--timeout", "1500"))
         self.assertEqual((report["exit"], report["findings"][-1]["id"]), (3, "run.timeout"))
+        # Which step waited, and for whom.
+        self.assertIn(f"while waiting for 127.0.0.1:{peer.port} (its devices and GIDs)", report["findings"][-1]["message"])
         self.assertEqual(found(report, "path.control")[0]["outcome"], "pass")
+
+    def test_redacted_report_of_a_wait_names_no_host(self):
+        peer = Peer(self, GREETING)
+        finished = run("check", "127.0.0.1", "--port", peer.port, "--json", "--redact", "--timeout", "1500")
+        self.assertIn("the other end (its devices", found(parsed(finished), "run.timeout")[0]["message"])
+        self.assertNotIn(b"127.0.0.1", finished.stdout)
 
     def test_interrupt_is_status_130_with_what_there_is(self):
         peer = Peer(self, GREETING)
@@ -101,9 +111,74 @@ class Check(Case):
         self.assertEqual((checker.returncode, report["exit"]), (130, 130))
         self.assertEqual(report["findings"][-1]["id"], "run.interrupted")
 
-    def test_listener_ends_by_itself_or_by_signal_with_json(self):
+    def test_peer_that_takes_the_connection_and_says_nothing_is_named_with_the_step(self):
+        for timeout, name in (("1500", "run.timeout"), ("60000", "path.control")):
+            with self.subTest(timeout=timeout), socket.socket() as silent:
+                silent.bind(("127.0.0.1", 0))
+                silent.listen()
+                at = f"127.0.0.1:{silent.getsockname()[1]}"
+                report = parsed(run("check", at, "--json", "--timeout", timeout))
+                message = found(report, name)[0]["message"]
+                self.assertEqual(report["exit"], 3)
+                self.assertIn(at, message)
+                self.assertIn("greet", message)
+
+    def test_peer_that_is_lost_is_named_with_the_step(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            checker = start("check", "127.0.0.1", "--port", port, "--json")
+            self.addCleanup(self.end, checker)
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as stream:
+                stream.readline()
+                connection.sendall(GREETING)
+                stream.readline()
+            out, _ = checker.communicate(timeout=LIMIT)
+        self.assertIn(f"127.0.0.1:{port} (its devices and GIDs): the other end closed the connection",
+                      found(json.loads(out), "run.failed")[0]["message"])
+
+    def test_listener_counts_checks_and_not_connections(self):
+        listener, port = self.listen("--once")
+        for said in (b"GET / HTTP/1.0\n", b"\n", b"", GREETING):  # the last greets and asks nothing
+            with socket.create_connection(("127.0.0.1", port), LIMIT) as peer:
+                peer.settimeout(LIMIT)
+                peer.sendall(said)
+                peer.shutdown(socket.SHUT_WR)
+                while peer.recv(4096):
+                    pass
+        self.assertIsNone(listener.poll())
+        parsed(run("check", "127.0.0.1", "--port", port, "--json"))
+        out, _ = listener.communicate(timeout=LIMIT)
+        report = json.loads(out)
+        self.assertEqual((listener.returncode, report["exit"]), (0, 0))
+        self.assertEqual(found(report, "path.control")[0]["message"], "checks served: 1")
+
+    def test_listener_that_nobody_asked_could_not_judge(self):
         report = parsed(run("check", "--listen", "127.0.0.1", "--port", "0", "--json", "--idle", "100"))
-        self.assertEqual(report["exit"], 0)
+        self.assertEqual((report["exit"], report["summary"]["pass"]), (3, 0))
+        self.assertEqual(found(report, "path.control")[0]["outcome"], "skip")
+
+    def test_listener_serves_only_who_gives_its_token(self):
+        listener, port = self.listen("--once", "--token", "one two")
+        for given in ((), ("--token", "one"), ("--token", "other")):
+            report = parsed(run("check", "127.0.0.1", "--port", port, "--json", *given))
+            self.assertEqual(report["exit"], 3)
+            self.assertIn("--token", found(report, "path.control")[0]["message"])
+        self.assertIsNone(listener.poll())
+        report = parsed(run("check", "127.0.0.1", "--port", port, "--json", "--token", "one two"))
+        self.assertEqual(found(report, "path.control")[0]["outcome"], "pass")
+        self.assertNotIn("one two", json.dumps(report))
+        self.assertEqual(self.status_of(listener), 0)
+
+    def test_address_is_printed_so_that_it_can_be_used_again(self):
+        with socket.socket(socket.AF_INET6) as bound:
+            bound.bind(("::1", 0))  # and does not listen
+            port = bound.getsockname()[1]
+            for given in ((f"[::1]:{port}",), ("::1", "--port", port), ("[::1]", "--port", port)):
+                control = found(parsed(run("check", *given, "--json")), "path.control")[0]
+                self.assertEqual((control["subject"], control["fix"][1]), (f"[::1]:{port}", f"rvget check [::1]:{port}"))
+
+    def test_listener_ends_by_signal_with_json(self):
         listener, _ = self.listen()
         listener.send_signal(signal.SIGTERM)
         out, _ = listener.communicate(timeout=LIMIT)
@@ -146,6 +221,20 @@ class Check(Case):
             after = parsed(run("check", "--json", "--observations", path))
             self.assertEqual((judged(after), after["exit"]), (judged(before), before["exit"]), name)
 
+    def test_path_that_is_not_as_expected_is_status_2(self):
+        path = os.path.join(RECORDED, "nothing_wrong.json")
+        for wanted, outcome, status in ((b'{"mtu_bytes": 9000, "gid_family": "IPv4"}', "pass", 0),
+                                        (b'{"mtu_bytes": 4200}', "fail", 2),
+                                        (b'{"gid_family": "IPv6"}', "fail", 2),
+                                        (b'{"bandwidth_mbps": 4000000000}', "fail", 2),
+                                        (b'{"devices": 1}', "skip", 0)):
+            with self.subTest(wanted=wanted):
+                report = parsed(run("check", "--json", "--observations", path, "--expect", self.file("expect", wanted)))
+                self.assertEqual(([f["outcome"] for f in found(report, "path.expected")], report["exit"]),
+                                 ([outcome], status))
+        self.assertEqual(found(parsed(run("check", "--json", "--observations", path)), "path.expected"), [])
+        self.assertOneError(run("check", "a", "--expect", self.file("expect", b'{"mtu": 9000}')), 64, "'mtu'", "mtu_bytes")
+
     def test_redacted_report_is_judged_alike_and_names_no_host(self):
         path = os.path.join(RECORDED, "lab_fault_wrong_gid_index.json")
         plain, redacted = (run("check", "--json", "--observations", path, *more) for more in ((), ("--redact",)))
@@ -160,8 +249,13 @@ class Check(Case):
         self.assertEqual(run("check", "--observations", path, "--only", "path.link_layer").returncode, 0)
 
     def test_wrong_usage_is_status_64_and_json_too(self):
-        for wrong in ([], ["a", "b"], ["--self", "a"], ["a", "--mtu", "1000"], ["a", "--gid", "256"], ["a", "--port", "0"],
-                      ["a", "--frobnicate"], ["--explain", "no.such"]):
+        for wrong in ([], ["a", "b"], ["--self", "a"], ["a", "--mtu", "1000"], ["a", "--gid", "256"],
+                      ["a", "--frobnicate"], ["--explain", "no.such"], ["a", "--only", "mtu.bogus"],
+                      ["a", "--token", ""], ["a", "--token", "x" * 257], ["a:1", "--port", "1"],
+                      *(["a", "--port", port] for port in ("0", "70000", "x", "", "-1", "1x")),
+                      *([address] for address in ("a:0", "a:70000", "a:x", "a:", ":1", "[::1]:0", "[::1]x", "[::1]:",
+                                                  "[]:1", "[::1")),
+                      ["--listen", "--port", "70000"], ["--listen", "127.0.0.1:70000"], ["--listen", "127.0.0.1:x"]):
             finished = run("check", "--json", *wrong)
             self.assertEqual(finished.returncode, 64, wrong)
             self.assertEqual(parsed(finished, "rvget.error/1")["code"], "usage")

@@ -63,6 +63,13 @@ class Doctor(Case):
         self.assertIn(b"fix: ip link set eth0 up", finished.stdout)
         self.assertIn(b"mlx5_1/1: usable for RDMA", finished.stdout)
 
+    def test_what_people_read_is_lines(self):
+        def down(machine):
+            machine["devices"][0]["ports"][0]["state"] = "DOWN"
+        text = run("doctor", "--facts", self.facts(down)).stdout.decode()
+        self.assertNotIn("\\x0a", text)
+        self.assertRegex(text.splitlines()[0], r"^PORT +STATE")
+
     def test_strict_and_nagios_make_warnings_status_1(self):
         def slow(machine):
             machine["host"]["governor"] = "powersave"
@@ -80,6 +87,40 @@ class Doctor(Case):
         self.assertEqual(groups, {"gid", "net"})
         # All that was asked for is skipped: nothing could be judged.
         self.assertEqual(run("doctor", "--facts", HEALTHY, "--only", "dev.count").returncode, 3)
+
+    def test_words_that_select_nothing_are_a_usage_error_that_names_the_choice(self):
+        for option in ("--only", "--skip"):
+            for words, choice in (("bogus", "cnt, dev, env, gid, "), ("net,gid.bogus", "gid.any, gid.cm_mode, "),
+                                  ("gid.", "gid.any"), ("net,,gid", "groups"), ("", "groups")):
+                with self.subTest(option=option, words=words):
+                    self.assertOneError(run("doctor", option, words), 64, option, choice)
+        # What is there in some runs only is no mistake.
+        self.assertStatus(run("doctor", "--facts", HEALTHY, "--skip", "run.timeout,net"), 0)
+
+    def test_baseline_that_is_no_report_of_doctors_is_a_usage_error(self):
+        report = json.loads(run("doctor", "--json", "--facts", HEALTHY).stdout)
+        for name, content in (("empty", b""), ("text", b"OK\n"), ("number", b"7"), ("object", b"{}"),
+                              ("facts", self.content(HEALTHY)),
+                              ("other", json.dumps({**report, "schema": "rvget.check/1"}).encode()),
+                              ("list", json.dumps({**report, "findings": {}}).encode())):
+            with self.subTest(name=name):
+                finished = run("doctor", "--facts", HEALTHY, "--baseline", self.file(name, content))
+                self.assertOneError(finished, 64, "--baseline", name)
+        self.assertOneError(run("doctor", "--baseline", self.directory), 64, "directory")
+
+    def test_expectation_that_is_none_is_a_usage_error_without_words_of_a_parser(self):
+        for content, words in ((b'{"device": 8}', ("'device'", "devices, rate_mbps, ")),
+                               (b'{"devices": "8"}', ("devices: this must be a whole number from 0 to ",)),
+                               (b'{"devices": -1}', ("devices: this must be a whole number from 0 to ",)),
+                               (b'{"devices": 1.5}', ("devices: this must be a whole number from 0 to ",)),
+                               (b'{"pci": "0000:3b:00.0"}', ("pci: this must be a list",)),
+                               (b'{"firmware": [28]}', ("firmware: this must be a string",)),
+                               (b'{"gid_family": "ipv4"}', ("gid_family: this must be IPv4 or IPv6",)),
+                               (b'[]', ("this must be an object",)), (b'{', ("is not JSON",))):
+            with self.subTest(content=content):
+                finished = run("doctor", "--facts", HEALTHY, "--expect", self.file("expect", content))
+                self.assertOneError(finished, 64, "--expect", *words)
+                self.assertNotIn(b"boost", finished.stderr)
 
     def test_expectation_missed_is_status_2(self):
         expect = self.file("expect", b'{"devices": 8}')
@@ -153,7 +194,8 @@ class Doctor(Case):
 
     def test_wrong_usage_is_status_64_and_json_too(self):
         for wrong in (["--frobnicate"], ["--timeout", "soon"], ["--explain", "no.such"], ["--expect", "/nonexistent"],
-                      ["--facts", HEALTHY, "--watch", "1"], ["--baseline", "/nonexistent"]):
+                      ["--facts", HEALTHY, "--watch", "1"], ["--baseline", "/nonexistent"],
+                      ["--save", "/nonexistent/facts"], ["--save", self.directory]):
             finished = run("doctor", "--json", *wrong)
             self.assertEqual(finished.returncode, 64, wrong)
             self.assertEqual(parsed(finished, "rvget.error/1")["code"], "usage")

@@ -36,8 +36,16 @@ class Perf(Case):
         process = start("perf", "--listen", "127.0.0.1:0", "--json", *arguments)
         self.addCleanup(self.end, process)
         told = json.loads(read_line(process.stdout))
-        self.assertEqual(told["schema"], "rvget.perf.owner/1")
+        self.assertEqual((told["schema"], told["type"]), ("rvget.perf/1", "listening"))
         return process, told["address"]
+
+    def end_of(self, owner):
+        """The record with which an owner ends; all that it prints besides."""
+        end = json.loads(read_line(owner.stdout))
+        self.assertEqual((end["schema"], end["type"]), ("rvget.perf/1", "end"))
+        self.assertEqual(self.status_of(owner), end["exit"])
+        self.assertEqual(owner.stdout.read(), b"")
+        return end
 
     def await_interval(self, process, wanted=lambda count: True):
         """Until an interval has been told whose count of transfers is as wanted."""
@@ -76,7 +84,8 @@ class Perf(Case):
         finished = self.perf(address, "--json", "--policy", "never", "--size", "64K")
         self.assertStatus(finished, DONE)
         self.assertEqual(points(finished)[0]["policy"], "never")
-        self.assertEqual(self.status_of(owner), 0)
+        end = self.end_of(owner)
+        self.assertEqual((end["exit"], end["consumers"]), (0, 1))
 
     def test_owner_that_keeps_on_serves_until_a_signal(self):
         owner, address = self.owner("--keep")
@@ -192,6 +201,53 @@ class Perf(Case):
         owner.send_signal(signal.SIGTERM)
         self.assertEqual(self.status_of(owner), 0)
 
+    def test_stranger_does_not_end_an_owner(self):
+        owner, address = self.owner("--idle", "600")
+        host, port = address.rsplit(":", 1)
+        for said in (b"GET / HTTP/1.0\r\n\r\n", b""):
+            with socket.create_connection((host, int(port)), LIMIT) as s:
+                s.sendall(said)
+        self.assertStatus(self.perf(address), DONE)
+        self.assertEqual(self.end_of(owner)["consumers"], 1)
+
+    def test_owner_for_whom_nobody_comes_could_not_start(self):
+        owner, _ = self.owner("--idle", "1")
+        end = self.end_of(owner)
+        self.assertEqual((end["exit"], end["consumers"]), (NOT_STARTED, 0))
+        self.assertIn("--idle", end["message"])
+
+    def test_second_consumer_hears_that_the_owner_is_busy(self):
+        owner, address = self.owner("--keep")
+        first = start("perf", address, "--json", "--duration", "600", "--interval", "0.1", "--warmup", "0")
+        self.addCleanup(self.end, first)
+        self.await_interval(first)
+        second = self.perf(address, "--json")
+        self.assertStatus(second, NOT_STARTED)
+        self.assertIn("busy with another consumer", records(second)[-1]["message"])
+        first.send_signal(signal.SIGINT)
+        first.communicate(timeout=LIMIT)
+        self.assertEqual(first.returncode, 130)
+        # Who comes after it has left finds it free.
+        self.assertStatus(self.perf(address), DONE)
+        owner.send_signal(signal.SIGTERM)
+        self.assertEqual(self.end_of(owner)["consumers"], 2)
+
+    def test_rate_above_what_is_possible_ends_in_time_and_says_so(self):
+        # Far more than any machine does, so that this would go on for hours.
+        finished = run("perf", "--json", "--rate", "1e9", "--duration", "0.1", "--warmup", "0", "--repeat", "1",
+                       "--size", "4K")
+        self.assertStatus(finished, DONE)
+        p = points(finished)[0]
+        self.assertIn("overloaded", p["flags"])
+        self.assertEqual(p["count"] + p["never_begun"], 100_000_000)
+
+    def test_picture_that_cannot_be_written_is_told_before_anything_is_measured(self):
+        for place in ("/nonexistent/picture.svg", self.directory, ""):
+            with self.subTest(place=place):
+                finished = run("perf", "--duration", "600", "--svg", place)
+                self.assertOneError(finished, USAGE, "--svg")
+        self.assertEqual(self.names(), [])
+
     def test_interrupted_says_what_is_done(self):
         process = start("perf", "--json", "--duration", "600", "--interval", "0.1", "--warmup", "0", "--size", "4K")
         self.addCleanup(self.end, process)
@@ -202,18 +258,25 @@ class Perf(Case):
         left = [json.loads(line) for line in output.splitlines()]
         self.assertEqual([r["type"] for r in left if r["type"] != "interval"], ["point", "end"])
         self.assertEqual(left[-1]["exit"], 130)
-        self.assertGreater(next(r for r in left if r["type"] == "point")["count"], 0)
+        point = next(r for r in left if r["type"] == "point")
+        self.assertGreater(point["count"], 0)
+        self.assertIn("incomplete", point["flags"])
 
-    def test_owner_killed_in_the_middle_is_a_failed_transfer(self):
+    def test_owner_killed_in_the_middle_fails_with_what_was_done(self):
         owner, address = self.owner()
         process = start("perf", address, "--json", "--duration", "600", "--interval", "0.1", "--warmup", "0")
         self.addCleanup(self.end, process)
         self.await_interval(process)
         owner.kill()
         output, _ = process.communicate(timeout=LIMIT)
-        end = json.loads(output.splitlines()[-1])
-        self.assertEqual((process.returncode, end["type"]), (end["exit"], "end"))
-        self.assertIn(process.returncode, (NOT_GOOD, NOT_STARTED))
+        left = [json.loads(line) for line in output.splitlines()]
+        self.assertEqual([r["type"] for r in left if r["type"] != "interval"], ["point", "end"])
+        self.assertEqual((process.returncode, left[-1]["exit"]), (NOT_GOOD, NOT_GOOD))
+        point = left[-2]
+        self.assertGreater(point["count"], 0)
+        self.assertEqual((point["errors"], point["wrong"]), (1, 0))
+        self.assertIn("incomplete", point["flags"])
+        self.assertEqual(point["broken_off"], left[-1]["message"])
 
     def test_sweep_has_each_transfer_and_keeps_the_first_apart(self):
         finished = run("perf", "sweep", "--json", "--size", "4K,64K", "--iterations", "3")
@@ -234,6 +297,23 @@ class Perf(Case):
         self.assertStatus(text, DONE)
         self.assertEqual(len(text.stdout.splitlines()), 2)
 
+    def test_sweep_that_finds_no_owner_did_not_start(self):
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            finished = run("perf", "sweep", f"127.0.0.1:{unused.getsockname()[1]}", "--json")
+        self.assertStatus(finished, NOT_STARTED)
+        self.assertIn("--listen", records(finished)[-1]["message"])
+
+    def test_sweep_that_loses_its_owner_shows_what_was_done(self):
+        # An owner without --keep serves the first of the three ways.
+        owner, address = self.owner()
+        finished = run("perf", "sweep", address, "--json", "--size", "4K", "--iterations", "2")
+        self.assertStatus(finished, NOT_GOOD)
+        left = records(finished)
+        self.assertEqual([r["type"] for r in left], ["transfer", "transfer", "sweep", "end"])
+        self.assertEqual(list(left[2]["arms"]), ["get"])
+        self.assertEqual(self.end_of(owner)["exit"], 0)
+
     def test_memory_ends_with_a_record_where_there_is_no_device_too(self):
         finished = run("perf", "memory", "--json", "--size", "4K")
         self.assertIn(finished.returncode, (DONE, NOT_STARTED))
@@ -243,7 +323,8 @@ class Perf(Case):
         for arguments in (["--op", "put"], ["--size", "0"], ["--size", "8..4"], ["--size", "4K:x2"], ["--size", ""],
                           ["--depth", "0"], ["--rate", "x"], ["--repeat", "0"], ["--duration", "-1"],
                           ["--require", "speed>=1"], ["--compare", "/nonexistent"], ["--json", "--csv"],
-                          ["--cold", "--depth", "2"], ["--verify", "never"], ["a", "b"], [":1"],
+                          ["--cold", "--depth", "2"], ["--verify", "never"], ["--lease-keys", "x"],
+                          ["sweep", "--iterations", "1"], ["--iterations", "0"], ["a", "b"], [":1"],
                           ["--listen", "127.0.0.1:0", "host"],
                           ["--listen", "127.0.0.1:0", "sweep"]):
             with self.subTest(arguments=arguments):

@@ -26,6 +26,7 @@ public:
     std::vector<finding> all() {
         aspect("path.link_layer", a_.link_layer == b_.link_layer ? outcome::pass : outcome::fail,
                a_.link_layer + " and " + b_.link_layer);
+        choice();
         const bool other = !o_.a_control_netdev.empty() && o_.a_control_netdev != a_.netdev;
         aspect("path.control_netdev", other ? outcome::warn : outcome::pass,
                other ? "TCP runs over " + o_.a_control_netdev + ", RDMA over " + a_.netdev +
@@ -44,11 +45,14 @@ public:
                : passed == 0 ? outcome::fail
                              : outcome::warn,
                words + failing_pairs());
+        path_mtus();
         reads("path.mtu.read_forward", o_.a_reads);
         reads("path.mtu.read_reverse", o_.b_reads);
         performance();
         connections();
         if (o_.soak_reads > 0) loss();
+        data();
+        peer_doctor();
         return std::move(findings_);
     }
 
@@ -59,6 +63,123 @@ private:
             if (!p.ok()) all += "; " + name_of(p.a) + " <> " + name_of(p.b) + ": " + outcome_of(p);
         }
         return all;
+    }
+    /// The first pair, and whether its GIDs fit each other.
+    void choice() {
+        const auto& p = o_.pairs.front();
+        const auto both = name_of(a_) + ", " + name_of(b_);
+        if (a_.gid.empty() || b_.gid.empty()) {
+            aspect("path.gid.choice", outcome::fail, both);
+            for (const auto* id : {"path.family", "path.roce_version", "path.gid.match"})
+                aspect(id, outcome::skip, "depends on path.gid.choice");
+        } else {
+            aspect("path.gid.choice", outcome::pass,
+                   both + ": --gid " + a_.gid + " --peer-gid " + b_.gid + " name them");
+            const bool one = is_ipv4(a_.gid) == is_ipv4(b_.gid);
+            aspect("path.family", one ? outcome::pass : outcome::fail,
+                   one ? std::string("both are ") + (is_ipv4(a_.gid) ? "IPv4" : "IPv6")
+                       : a_.gid + " and " + b_.gid + " are not of one family");
+            version();
+            const bool match = p.a_target == p.b_bound;
+            aspect("path.gid.match",
+                   p.b_bound.empty() ? outcome::skip
+                   : match           ? outcome::pass
+                                     : outcome::fail,
+                   p.b_bound.empty()
+                       ? "no queue pair was made"
+                       : a_.host + " sends to " + p.a_target + ", the queue pair of " + b_.host +
+                             " is bound to " + p.b_bound);
+        }
+        echo();
+    }
+    void version() {
+        if (a_.link_layer != "Ethernet" || b_.link_layer != "Ethernet")
+            return aspect("path.roce_version", outcome::skip, "not RoCE");
+        const bool old = a_.type == "RoCE v1" || a_.type == "IB/RoCE v1";
+        aspect("path.roce_version",
+               a_.type != b_.type ? outcome::fail
+               : old              ? outcome::warn
+                                  : outcome::pass,
+               a_.host + " uses " + a_.type + ", " + b_.host + " " + b_.type +
+                   (old && a_.type == b_.type ? ", which does not cross routers" : ""));
+    }
+    /// Whether the GIDs are still what was announced; where all READs passed they must be.
+    void echo() {
+        if (o_.a_later.host.empty() || o_.b_later.host.empty())
+            return aspect("path.gid.echo", outcome::skip, "the check did not come to its end");
+        std::string changed;
+        for (const auto& [was, is] : {std::pair(&a_, &o_.a_later), {&b_, &o_.b_later}}) {
+            if (was->gid == is->gid) continue;
+            changed += (changed.empty() ? "" : "; ") + was->host + " announced index " +
+                       text(was->index) + " as " + (was->gid.empty() ? "empty" : was->gid) +
+                       ", now it is " + (is->gid.empty() ? "empty" : is->gid);
+        }
+        aspect("path.gid.echo", changed.empty() ? outcome::pass : outcome::fail,
+               changed.empty() ? "the GIDs are what was announced" : changed);
+    }
+    /// What the ends could use, and what their queue pairs were given.
+    void path_mtus() {
+        const auto a = usable_mtu(a_);
+        const auto b = usable_mtu(b_);
+        const auto common = common_mtu(a_, b_);
+        auto words = a_.host + " has MTU " + text(a_.netdev_mtu_bytes) + " (" + text(a) + "), " +
+                     b_.host + " " + text(b_.netdev_mtu_bytes) + " (" + text(b) + ")";
+        const bool high = o_.pinned_mtu_bytes > common;
+        if (high) words += ", and " + text(o_.pinned_mtu_bytes) + " is pinned";
+        if (!high && a != b) words += ": queue pairs use " + text(common);
+        aspect("path.mtu.static",
+               high     ? outcome::fail
+               : a != b ? outcome::warn
+                        : outcome::pass,
+               words);
+        const bool given = o_.a_mtu_bytes != 0 && o_.b_mtu_bytes != 0;
+        aspect("path.mtu.qp",
+               !given                             ? outcome::skip
+               : o_.a_mtu_bytes == o_.b_mtu_bytes ? outcome::pass
+                                                  : outcome::fail,
+               given ? "queue pair of " + a_.host + " has path MTU " + text(o_.a_mtu_bytes) +
+                           ", of " + b_.host + " " + text(o_.b_mtu_bytes)
+                     : "no queue pair was made");
+    }
+    /// Whether what came by READs that reported success is what was there.
+    void data() {
+        const auto& p = o_.pairs.front();
+        std::vector<const read_seen*> all{&p.a_reads, &p.b_reads, &o_.a_latency, &o_.b_latency};
+        for (const auto* some : {&o_.a_reads, &o_.b_reads}) {
+            for (const auto& r : *some) all.push_back(&r);
+        }
+        if (o_.soak_reads > 0) all.push_back(&o_.soak);
+        std::size_t well = 0;
+        for (const auto* r : all) {
+            if (!r->status.starts_with("success")) continue;
+            if (!r->ok())
+                return aspect("path.data", outcome::fail, "READ of " + say(*r) + ", and success");
+            ++well;
+        }
+        aspect("path.data", well > 0 ? outcome::pass : outcome::skip,
+               well > 0 ? "every READ that succeeded brought the right bytes"
+                        : "depends on path.gid.matrix");
+    }
+    /// What is wrong with B by its own doctor, of the host and of the port in use. Where data flows
+    /// all the same it is a risk.
+    void peer_doctor() {
+        if (!o_.b_doctor)
+            return aspect("path.peer_doctor", outcome::skip,
+                          b_.host + " does not tell what its doctor finds");
+        std::string told, ids;
+        for (const auto& f : *o_.b_doctor) {
+            const bool about = f.subject == "host" || f.subject == b_.device ||
+                               f.subject == b_.device + "/" + text(b_.port);
+            if (!about) continue;
+            told += (told.empty() ? "" : "; ") + f.id + " " + f.subject + ": " + f.message;
+            ids += (ids.empty() ? "" : ",") + f.id;
+        }
+        if (told.empty())
+            return aspect("path.peer_doctor", outcome::pass,
+                          "the doctor of " + b_.host + " finds nothing that fails");
+        aspect("path.peer_doctor", o_.pairs.front().ok() ? outcome::warn : outcome::fail,
+               "the doctor of " + b_.host + " finds " + told);
+        findings_.back().fix = {on(b_.host, "rvget doctor --only " + ids)};
     }
     void ladder(const char* id, const ladder_seen& l) {
         if (!l.ran()) return aspect(id, outcome::skip, "no addresses that UDP can use");

@@ -181,6 +181,7 @@ json::array end_points(const inventory::facts& facts) {
                             .rank = g.rank,
                             .reason = std::string(g.reason)};
                 e.max_read_depth = d.max_read_depth, e.pkeys = p.pkeys;
+                e.rate_mbps = p.rate_mbps, e.max_mtu_bytes = p.max_mtu_bytes;
                 if (const auto* own = facts.find_netdev(e.netdev)) {
                     e.netdev_mtu_bytes = own->mtu_bytes, e.mac = own->mac;
                     for (const auto& a : own->addresses) {
@@ -192,6 +193,17 @@ json::array end_points(const inventory::facts& facts) {
                 all.push_back(to_json(e));
             }
         }
+    }
+    return all;
+}
+
+/// What doctor finds wrong from the facts alone: it tries no device out while probes run.
+json::array failing(const inventory::facts& facts) {
+    constexpr std::uint64_t nothing_to_register = 0;
+    json::array all;
+    for (const auto& f : judge(facts, {}, nothing_to_register)) {
+        if (f.outcome != outcome::fail) continue;
+        all.push_back(to_json(doctor_seen{f.id, f.subject, f.message}));
     }
     return all;
 }
@@ -227,6 +239,7 @@ private:
         inventory::add_live(f);
         return {{"host", f.host.name},
                 {"ends", end_points(f)},
+                {"doctor", failing(f)},
                 {"firewall", f.host.firewall},
                 {"addresses", addresses(f)}};
     }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,11 +34,14 @@ struct end_point {
     std::vector<std::string> pkeys;  ///< of the port, "0xffff"
     std::int32_t rank = 0;
     std::string reason;
+    std::uint32_t rate_mbps = 0;      ///< of the port; 0: unknown
+    std::uint32_t max_mtu_bytes = 0;  ///< path MTU that the device can; 0: unknown
 };
 BOOST_DESCRIBE_STRUCT(end_point, (),
                       (host, device, driver, port, link_layer, lid, gid, index, type, netdev,
                        netdev_mtu_bytes, prefix, port_netdev, port_netdev_mtu_bytes,
-                       active_mtu_bytes, mac, max_read_depth, pkeys, rank, reason))
+                       active_mtu_bytes, mac, max_read_depth, pkeys, rank, reason, rate_mbps,
+                       max_mtu_bytes))
 
 /// One READ. Counters: how they grew at the reader and at the one read from.
 struct read_seen {
@@ -89,6 +93,14 @@ struct cm_seen {
 };
 BOOST_DESCRIBE_STRUCT(cm_seen, (), (tried, error, accept_error, path_mtu_bytes, took_ms))
 
+/// What fails by an end's own doctor.
+struct doctor_seen {
+    std::string id;
+    std::string subject;
+    std::string message;
+};
+BOOST_DESCRIBE_STRUCT(doctor_seen, (), (id, subject, message))
+
 struct observations {
     std::string peer;              ///< B as who asked named it, for commands; empty: its host name
     std::vector<pair_seen> pairs;  ///< the one that was asked for first, else the best
@@ -107,11 +119,13 @@ struct observations {
     std::string a_sees_mac, b_sees_mac;  ///< the peer's link address as the neighbour table has it
     std::string a_control_netdev, b_control_netdev;
     std::string a_firewall, b_firewall;  ///< as doctor finds it
+    /// Of B's; none where B is of a version that does not tell.
+    std::optional<std::vector<doctor_seen>> b_doctor;
 };
 BOOST_DESCRIBE_STRUCT(observations, (),
                       (peer, pairs, no_gid_at, no_gid, gid_pinned, pinned_mtu_bytes, a_mtu_bytes,
                        b_mtu_bytes, forward, reverse, a_reads, b_reads, soak_reads, soak, a_latency,
                        b_latency, a_connects, b_connects, a_later, b_later, a_sees_mac, b_sees_mac,
-                       a_control_netdev, b_control_netdev, a_firewall, b_firewall))
+                       a_control_netdev, b_control_netdev, a_firewall, b_firewall, b_doctor))
 
 }  // namespace rvget::diag

@@ -48,19 +48,21 @@ std::string error_of(const json::object& answer) {
 
 /// The other end's names go into commands that people copy: what a shell takes for its own is no
 /// name.
+void require_plain(const std::string& text) {
+    const bool plain = std::ranges::all_of(text, [](unsigned char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+               (c != 0 && std::strchr("_.:@%-", c) != nullptr);
+    });
+    if (!plain || text.starts_with('-'))
+        throw broken_off{
+            "an end gives a name of a host, device, address or finding that cannot be one"};
+}
+
 void require_plain(const end_point& e) {
-    const auto plain = [](const std::string& text) {
-        return std::ranges::all_of(text, [](unsigned char c) {
-            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                   (c != 0 && std::strchr("_.:@%-", c) != nullptr);
-        });
-    };
-    bool good = std::ranges::all_of(e.pkeys, plain);
+    for (const auto& key : e.pkeys) require_plain(key);
     for (const auto* text :
          {&e.host, &e.device, &e.driver, &e.gid, &e.netdev, &e.port_netdev, &e.mac})
-        good = good && plain(*text) && !text->starts_with('-');
-    if (!good)
-        throw broken_off{"an end gives a name of a host, device or address that cannot be one"};
+        require_plain(*text);
 }
 
 bool is_number(const std::string& text) {
@@ -84,6 +86,7 @@ public:
         o_.b_control_netdev = netdev_of(b_facts, wishes_.peer_address);
         o_.a_firewall = a_facts.at("firewall").as_string().c_str();
         o_.b_firewall = b_facts.at("firewall").as_string().c_str();
+        o_.b_doctor = doctor_of(b_facts);
         const auto a_ends = ends(a_facts, wishes_.gid);
         const auto b_ends = ends(b_facts, wishes_.peer_gid);
         for (const auto& [x, y] : choose(a_ends, b_ends)) o_.pairs.push_back({.a = x, .b = y});
@@ -126,6 +129,18 @@ private:
     static std::string netdev_of(const json::object& facts, const std::string& address) {
         const auto* found = facts.at("addresses").as_object().if_contains(address);
         return found == nullptr ? "" : std::string(found->as_string());
+    }
+
+    /// An older version does not tell.
+    static std::optional<std::vector<doctor_seen>> doctor_of(const json::object& facts) {
+        const auto* told = facts.if_contains("doctor");
+        if (told == nullptr) return std::nullopt;
+        std::vector<doctor_seen> all;
+        from_json(*told, all);
+        constexpr std::size_t most = 16;  // of an end whose word is not trusted
+        if (all.size() > most) all.resize(most);
+        for (const auto& f : all) require_plain(f.id);
+        return all;
     }
 
     /// The end's GIDs, or the one that is asked for; an index that is empty stays one to be tried.

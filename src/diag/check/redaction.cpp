@@ -54,6 +54,10 @@ redaction::redaction(const observations& o, const std::string& peer) {
     for (const auto* rule : {&o.a_firewall, &o.b_firewall}) {
         if (rule->find("4791") != std::string::npos) all[*rule] = "a rule drops 4791";
     }
+    // What a finding says may hold any address of its host; its id is what counts.
+    for (const auto& f : o.b_doctor.value_or(std::vector<doctor_seen>{})) {
+        if (!f.message.empty()) all[f.message] = "see there";
+    }
     replacements_.assign(all.begin(), all.end());
     std::stable_sort(replacements_.begin(), replacements_.end(),
                      [](const auto& l, const auto& r) { return l.first.size() > r.first.size(); });

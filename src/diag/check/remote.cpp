@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+
+#include "base/sha256.hpp"
 
 namespace rvget::diag {
 
@@ -92,7 +95,7 @@ public:
             if (buffer_.size() > longest_line)
                 return failure{connection_errc::protocol, "the other end sends too much"};
             if (!wait_for(socket_.get(), POLLIN, until)) {
-                return failure{connection_errc::lost,
+                return failure{request_errc::deadline_exceeded,
                                "no answer within " + std::to_string(limit.count() / 1000) + " s"};
             }
             char chunk[4096];
@@ -153,32 +156,46 @@ socket_handle make_socket(int family) {
     return made;
 }
 
-/// One session: greeting, then requests until the peer hangs up.
-void serve_session(socket_handle accepted) {
+/// Why a greeting opens no session; empty: it does.
+std::string refusal_of(const json::object& hello, const std::string& token) {
+    const auto* schema = hello.if_contains("schema");
+    if (schema == nullptr || *schema != json::value(greeting))
+        return "another version of rvget check";
+    const auto* given = hello.if_contains("token");
+    const auto* text = given == nullptr ? nullptr : given->if_string();
+    const auto digest = [](std::string_view of) { return sha256(std::as_bytes(std::span(of))); };
+    // By digest: the time that it takes says nothing of how much was right.
+    if (!token.empty() &&
+        !equal_in_constant_time(digest(token), digest(text == nullptr ? "" : *text)))
+        return "the listener wants another --token";
+    return {};
+}
+
+/// One session: greeting, then requests until the peer hangs up. Whether there was any.
+bool serve_session(socket_handle accepted, const std::string& token) {
     lines connection(std::move(accepted));
     const auto hello = connection.read(5s);
-    if (!hello) return;
-    const auto* schema = hello->if_contains("schema");
-    const bool known = schema != nullptr && *schema == json::value(greeting);
-    if (!connection.write(known ? json::object{{"schema", greeting}}
-                                : json::object{{"schema", greeting},
-                                               {"lost", "another version of rvget check"}}) ||
-        !known) {
-        return;
-    }
+    if (!hello) return false;
+    const auto refusal = refusal_of(*hello, token);
+    json::object answer{{"schema", greeting}};
+    if (!refusal.empty()) answer["lost"] = refusal;
+    if (!connection.write(answer) || !refusal.empty()) return false;
     const auto end = make_local_end();
+    bool asked = false;
     // One session at a time: nobody keeps the place for ever.
-    for (const auto until = clock::now() + session_limit; clock::now() < until;) {
+    for (const auto until = clock::now() + session_limit; clock::now() < until; asked = true) {
         const auto request = connection.read(answer_limit);
-        if (!request || !connection.write(end->ask(*request))) return;
+        if (!request || !connection.write(end->ask(*request))) return asked;
     }
+    return asked;
 }
 
 }  // namespace
 
-result<remote_end> connect_end(const endpoint_address& to, std::chrono::milliseconds limit) {
+result<remote_end> connect_end(const endpoint_address& to, const std::string& token,
+                               std::chrono::milliseconds limit) {
     const auto begun = clock::now();
-    const auto where = to.host + ":" + std::to_string(to.port);
+    const auto where = to.to_string();
     addresses found;
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
@@ -205,9 +222,22 @@ result<remote_end> connect_end(const endpoint_address& to, std::chrono::millisec
             continue;
         }
         lines connection(std::move(made));
-        if (!connection.write({{"schema", greeting}})) continue;
+        json::object own{{"schema", greeting}};
+        if (!token.empty()) own["token"] = token;
+        if (!connection.write(own)) continue;
         const auto hello = connection.read(limit);
-        if (!hello) return failure{hello.error().code, where + ": " + hello.error().detail};
+        if (!hello) {
+            // Also what a listener looks like that has another check under way.
+            const auto silent = hello.error().code == request_errc::deadline_exceeded;
+            return failure{
+                hello.error().code,
+                where + ": " +
+                    (silent ? "it takes the connection and does not greet: " : std::string()) +
+                    hello.error().detail +
+                    (silent ? "; another check is under way there, or something else "
+                              "than rvget check listens"
+                            : "")};
+        }
         if (const auto* lost = hello->if_contains("lost"))
             return failure{connection_errc::version_mismatch,
                            where + ": " + std::string(lost->as_string())};
@@ -223,7 +253,8 @@ result<remote_end> connect_end(const endpoint_address& to, std::chrono::millisec
 }
 
 result<void> serve_checks(const listen_options& options,
-                          const std::function<void(const std::string&)>& listening) {
+                          const std::function<void(const std::string&)>& listening,
+                          const std::function<void(std::uint64_t)>& served) {
     addresses found;
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
@@ -250,17 +281,21 @@ result<void> serve_checks(const listen_options& options,
     socklen_t length = sizeof bound;
     ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &length);
     listening(std::to_string(ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port)));
-    for (;;) {
-        const auto idle = options.idle.count() == 0 ? std::chrono::milliseconds(24h) : options.idle;
-        if (!wait_for(listener.get(), POLLIN, clock::now() + idle)) {
-            if (options.idle.count() != 0) return {};
+    std::uint64_t count = 0;
+    // From the last check on: who says something else does not keep it up.
+    for (auto last = clock::now();;) {
+        const bool endless = options.idle.count() == 0;
+        const auto until = endless ? clock::now() + 24h : last + options.idle;
+        if (!wait_for(listener.get(), POLLIN, until)) {
+            if (!endless) return {};
             continue;
         }
         socket_handle accepted(
             ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (accepted.get() < 0) continue;
-        serve_session(std::move(accepted));
+        if (accepted.get() < 0 || !serve_session(std::move(accepted), options.token)) continue;
+        served(++count);
         if (options.once) return {};
+        last = clock::now();
     }
 }
 

@@ -412,6 +412,43 @@ private:
                        {on(a_.host, "rvget check " + b_.host + " --json")}};
     }
 
+    /// Ports that did not follow their netdevs.
+    bool stale_ports() {
+        bool any = false;
+        for (const auto* e : {&a_, &b_}) {
+            const bool own = e->netdev == e->port_netdev;
+            const auto mtu = own ? e->netdev_mtu_bytes : e->port_netdev_mtu_bytes;
+            if (mtu == 0 || e->active_mtu_bytes == 0 || e->link_layer != "Ethernet") continue;
+            auto gives = route::path_mtu_for_netdev(e->driver, mtu);
+            if (e->max_mtu_bytes != 0) gives = std::min(gives, e->max_mtu_bytes);
+            if (e->active_mtu_bytes >= gives) continue;
+            any = true;
+            add({"mtu.stale_port",
+                 outcome::warn,
+                 e->port_netdev + " of " + e->host + " has MTU " + text(mtu) + ", which gives " +
+                     text(gives) + ", but its port announces " + text(e->active_mtu_bytes),
+                 {on(e->host, "ip link set " + e->port_netdev + " mtu " + text(mtu)),
+                  on(e->host, "rvget doctor --only net.mtu_active")}});
+        }
+        return any;
+    }
+
+    /// A few bytes more would double the path MTU.
+    void wasted_steps() {
+        for (const auto* e : {&a_, &b_}) {
+            for (const std::uint32_t step : {512U, 1024U, 2048U, 4096U}) {
+                const auto need = route::netdev_mtu_for_path(e->driver, step);
+                if (e->netdev_mtu_bytes < step || e->netdev_mtu_bytes >= need) continue;
+                add({"mtu.wasted_step",
+                     outcome::pass,
+                     e->netdev + " of " + e->host + " has MTU " + text(e->netdev_mtu_bytes) +
+                         ", which gives only " + text(step / 2) + ": " + text(need) +
+                         " is needed for " + text(step),
+                     {set_mtu(*e, need + 8)}});
+            }
+        }
+    }
+
     /// All is well: what could be better.
     void hints() {
         if (!pair_.ok()) return;
@@ -428,7 +465,9 @@ private:
                      ": queue pairs must use " + text(usable_mtu(*e)),
                  {set_mtu(*e, e->port_netdev_mtu_bytes)}});
         }
-        if (a != b && !upper) {
+        const bool stale = stale_ports();
+        wasted_steps();
+        if (a != b && !upper && !stale) {
             const auto& small = a < b ? a_ : b_;
             const auto& large = a < b ? b_ : a_;
             add({"mtu.differ",

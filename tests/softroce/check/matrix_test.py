@@ -249,7 +249,7 @@ class Matrix(unittest.TestCase):
         where no packet is dropped on purpose."""
         status, report = self.check(options, during)
         lossy = any(f["id"] == "path.lossy" and f["outcome"] != "pass" for f in report["findings"])
-        if lossy and during is None and "path.lossy" not in (*case.also, case.verdict):
+        if lossy and not during and "path.lossy" not in (*case.also, case.verdict):
             print("packets were lost that nobody dropped: once more", file=sys.stderr)
             status, report = self.check(options)
         return status, report
