@@ -39,8 +39,8 @@ int post_empty_read(ibv_qp* queue_pair, std::uint64_t work_request_id) noexcept;
 /// one task completes the requests of a queue pair, in order, and flushes everything after a false
 /// success. Hence a successful READ is held until a later request of the same queue pair has
 /// completed: flushed means that the queue pair went to error in between, and the success becomes
-/// `false_success`; anything else, that the READ was over with the queue pair in order. A READ of no
-/// bytes goes along behind the last READ of a chain and completes for it; where one is under way
+/// `false_success`; anything else, that the READ was over with the queue pair in order. A READ of
+/// no bytes goes along behind the last READ of a chain and completes for it; where one is under way
 /// already, and nothing else is posted behind, it is posted once the success is there. A true
 /// success just before the queue pair is taken to error for another reason is reported as false
 /// too: nobody can tell the two apart.
