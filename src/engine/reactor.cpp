@@ -115,7 +115,6 @@ void reactor::schedule() {
 }
 
 void reactor::resume() {
-    scheduled_ = false;
     bool worked = false;
     for (int round = 0; round < rounds_per_turn && !worked; ++round) {
         loop_.time_passed();
@@ -125,9 +124,10 @@ void reactor::resume() {
             worked |= w->polling && look(*w);
         }
     }
-    const bool wanted = std::ranges::any_of(watched_, [](const auto& w) { return w->polling; });
-    if (wanted && !scheduled_) {
-        scheduled_ = true;
+    // What was posted from here is looked at in the next turn: completions that keep coming must
+    // not keep sockets, timers and stop() waiting.
+    scheduled_ = std::ranges::any_of(watched_, [](const auto& w) { return w->polling; });
+    if (scheduled_) {
         loop_.next_turn(shared_from_this());
     }
 }
@@ -160,6 +160,9 @@ bool reactor::park(watched& w) {
         // A completion between the last poll and arming raises no event (InfiniBand 11.4.2.2): it
         // is found by the poll that follows. One after arming does raise it.
         w.source->arm();
+        if (w.gone) {
+            return false;
+        }
         w.event->await_readable(w.shared_from_this());
         w.armed = true;
         if (w.source->poll() > 0) {

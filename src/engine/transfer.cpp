@@ -462,6 +462,7 @@ void transfer::check_more(std::uint64_t checked, std::uint32_t so_far) {
     if (answered_) return;
     const auto bytes = std::min<std::uint64_t>(copy_step, range_bytes_ - checked);
     so_far = crc32c(target_.subspan(checked, bytes), so_far);
+    s_.env.time_passed();
     checked += bytes;
     if (checked < range_bytes_)
         return s_.env.post(

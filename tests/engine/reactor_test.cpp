@@ -177,6 +177,22 @@ BOOST_AUTO_TEST_CASE(completion_between_the_last_poll_and_the_wait_is_not_lost) 
     BOOST_TEST(w.source->consumed == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(completions_that_never_end_leave_others_their_turns) {
+    watching w;
+    // Each completion posts the next request, which has completed when it is looked for.
+    std::function<void()> again = [&] {
+        w.source->expected = w.source->ready = 1;
+        w.source->after_poll = again;
+        w.rt.env().expect_completions();
+    };
+    w.on_strand([&] { again(); });
+    bool fired = false;
+    w.on_strand([&] { w.rt.env().at(w.rt.env().now(), [&] { fired = true; }); });
+    BOOST_TEST(w.until([&] { return fired; }));
+    BOOST_TEST(w.source->handled > 1u);
+    w.source->after_poll = nullptr;
+}
+
 BOOST_AUTO_TEST_CASE(completion_while_spinning_is_found_without_an_event) {
     if (one_cpu()) {
         BOOST_TEST_MESSAGE("skipped: one CPU, where the reactor does not spin");

@@ -55,6 +55,9 @@ result<std::vector<std::string>> resolve(const std::string& host) {
             all.emplace_back(text.data());
         }
     }
+    if (all.empty()) {
+        return failure{request_errc::invalid_argument, "'" + host + "' has no address"};
+    }
     return all;
 }
 

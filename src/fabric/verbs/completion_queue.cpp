@@ -166,7 +166,6 @@ void completion_queue::accept(const ibv_wc& raw, sink& out) {
     if (!receive) settle(*work, flushed, out);
 
     auto& queue = receive ? work->receives : work->sends;
-    const bool precedent_is_open = queue.precedent_is_open(raw.wr_id);
     const auto* request = queue.complete(raw.wr_id, [&](const work_queue::entry& phantom) {
         out.add({.id = phantom.id,
                  .status = completion_status::flushed,
@@ -177,15 +176,6 @@ void completion_queue::accept(const ibv_wc& raw, sink& out) {
     if (request->purpose == work_queue::purpose::confirmation) {
         work->confirming = false;
         return;
-    }
-    if (request->purpose == work_queue::purpose::proof) {
-        work->confirming = false;
-        // Its READ was not signalled: it has completed already only if it failed, and was told so.
-        if (!precedent_is_open) return;
-        if (flushed) c.status = completion_status::false_success;
-        c.id = request->id;
-        c.kind = request->kind;
-        return out.add(c);
     }
     if (request->purpose != work_queue::purpose::caller) return;
     c.id = request->id;

@@ -259,9 +259,9 @@ result<void> queue_pair::post_reads(std::span<const read_request> requests) {
     if (requests.empty()) return {};
 
     // On the stack for the usual batch; a longer one is rare enough to allocate.
-    std::array<ibv_send_wr, max_chain + 1> few;
+    std::array<ibv_send_wr, max_chain> few;
     std::array<ibv_sge, max_chain> few_pieces;
-    std::vector<ibv_send_wr> many(requests.size() > max_chain ? requests.size() + 1 : 0);
+    std::vector<ibv_send_wr> many(requests.size() > max_chain ? requests.size() : 0);
     std::vector<ibv_sge> many_pieces(many.size());
     auto* chain = many.empty() ? few.data() : many.data();
     auto* pieces = many.empty() ? few_pieces.data() : many_pieces.data();
@@ -281,24 +281,7 @@ result<void> queue_pair::post_reads(std::span<const read_request> requests) {
         wr.wr.rdma.remote_addr = r.remote_address;
         wr.wr.rdma.rkey = r.remote_key;
     }
-    auto count = static_cast<std::uint32_t>(requests.size());
-    if (parent_->quirks.success_needs_state_query && requests.back().signalled &&
-        !work_->confirming) {
-        // The proof that the last success is one goes along, and completes for it: one doorbell
-        // and one completion instead of two of each, and no second round trip.
-        chain[count - 1].send_flags = 0;
-        chain[count - 1].next = &chain[count];
-        chain[count] = {};
-        chain[count].wr_id = work_->sends.add({.id = requests.back().id,
-                                               .kind = operation::read,
-                                               .purpose = work_queue::purpose::proof});
-        chain[count].opcode = IBV_WR_RDMA_READ;
-        chain[count].send_flags = IBV_SEND_SIGNALED;
-        auto posted = post(chain, count + 1, "READs");
-        work_->confirming = posted.has_value();
-        return posted;
-    }
-    return post(chain, count, "READs");
+    return post(chain, static_cast<std::uint32_t>(requests.size()), "READs");
 }
 
 result<void> queue_pair::post_send(const send_request& request) {

@@ -17,7 +17,6 @@ public:
     enum class purpose : std::uint8_t {
         caller,
         confirmation,  ///< ours: proves that an earlier success is one (see completion_queue.hpp)
-        proof,         ///< the same, right behind the READ `id`, for which it completes
         release,       ///< ours: its completion reports the phantoms before it
         phantom,       ///< the caller's, but never posted: flushed with the next release
     };
@@ -44,19 +43,12 @@ public:
     }
     /// Takes back the latest `count`: they were not posted after all.
     void take_back(std::uint32_t count) noexcept { next_ -= count; }
-    /// Makes phantoms of the caller's among the latest `count`.
+    /// Makes phantoms of the latest `count`.
     void haunt(std::uint32_t count) noexcept {
-        for (auto n = next_ - count; n != next_; ++n) {
-            if (at(n).purpose == purpose::caller) at(n).purpose = purpose::phantom;
-        }
+        for (auto n = next_ - count; n != next_; ++n) at(n).purpose = purpose::phantom;
     }
 
     static bool is_receive(std::uint64_t work_request_id) noexcept { return work_request_id >> 63; }
-
-    /// Whether the request posted right before has not completed.
-    [[nodiscard]] bool precedent_is_open(std::uint64_t work_request_id) const noexcept {
-        return in_use() > 0 && static_cast<std::uint32_t>(work_request_id) != first_;
-    }
 
     /// Ends the request and, since a work queue completes in order, all before it, calling
     /// `phantom(entry)` for each phantom among them. Null if the id is none of ours.
