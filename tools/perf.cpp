@@ -1,5 +1,7 @@
 // rvget perf: how fast transfers are, where their time goes, and whether that is fast enough.
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <thread>
 
@@ -96,7 +98,7 @@ public:
     void begin_run() { count_ = bytes_ = 0; }
 
     /// The pictures and verdicts, and the exit status: `status` unless that is 0 and a verdict bad.
-    int end(int status, const std::string& message) {
+    int end(int status, std::string message) {
         json::array told;
         auto verdicts = diag::judge(settings_.required, points_);
         if (settings_.baseline) {
@@ -117,7 +119,9 @@ public:
             out << diag::to_svg(points_);
             out.close();
             if (!out) {
-                note("cannot write " + settings_.svg + "; see --svg");
+                message.append(message.empty() ? "" : "; ");
+                message.append("cannot write ").append(settings_.svg).append(": ");
+                message.append(std::strerror(errno)).append("; see --svg");
                 status = status == 0 ? perf_not_started : status;
             }
         }

@@ -11,6 +11,8 @@ using namespace std::chrono_literals;
 
 /// Staging fills memory, and in a guest the first touch of it is slow.
 constexpr auto patience = 120s;
+/// For counters alone, after which nothing is left to wait for.
+constexpr auto usage_limit = 10s;
 
 failure not_understood() {
     return {connection_errc::protocol,
@@ -64,7 +66,7 @@ result<perf_session::slots> perf_session::stage(std::uint64_t bytes, std::uint64
 }
 
 result<diag::end_usage> perf_session::usage() {
-    auto answer = channel_.ask({{"usage", true}}, *signals_, patience);
+    auto answer = channel_.ask({{"usage", true}}, *signals_, usage_limit);
     if (!answer) return answer.error();
     return usage_from(*answer);
 }

@@ -263,6 +263,16 @@ result<perf_settings> read_perf_settings(const command_line& line,
         if (auto done = read(line, s); !done) return done.error();
     }
     if (sweep) {
+        // Silence about these would let a gate pass that was never looked at.
+        for (const char* const not_here :
+             {"op", "depth", "rate", "require", "compare", "csv", "svg"}) {
+            if (line.has(not_here)) {
+                return failure{request_errc::invalid_argument,
+                               "--" + std::string(not_here) +
+                                   " has no meaning for a sweep; leave it out, or measure without "
+                                   "'sweep'"};
+            }
+        }
         if (!line.has("size")) s.sizes = parse_sizes("4K..1M:x2,4M").value();
         if (!line.has("rdma-min")) s.wish.rdma_min_bytes = *std::ranges::min_element(s.sizes);
         if (!line.has("inline-max")) s.wish.inline_max = 0;

@@ -1,5 +1,6 @@
 // rvget route: which device, port and GID would be used towards a peer, and why not the others.
 
+#include <charconv>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,7 +11,6 @@
 
 #include "commands.hpp"
 #include "console.hpp"
-#include "diagnosis.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/inventory/kernel_route.hpp"
 #include "route/choose.hpp"
@@ -21,6 +21,13 @@ namespace {
 using fabric::inventory::kernel_route;
 
 constexpr int nothing_usable = 2, not_known = 3;
+
+constexpr exit_convention route_exits{static_cast<int>(exit_status::diagnostic_usage),
+                                      "Exit status:\n"
+                                      "  0  there is a choice\n"
+                                      "  2  RDMA cannot be used towards PEER\n"
+                                      "  3  PEER does not resolve, or the kernel has no route\n"
+                                      "  64  usage\n"};
 
 std::string_view type_of(const route::candidate& c) noexcept {
     if (c.entry.gid.is_zero()) return "none";
@@ -92,10 +99,16 @@ boost::json::object as_json(const std::string& peer, const kernel_route& way,
 
 result<route::pins> pins_of(const command_line& line) {
     route::pins pins{.device = line.text("device").value_or("")};
-    if (const auto index = line.bytes("gid-index"); !index) {
-        return index.error();
-    } else if (*index) {
-        pins.gid_index = static_cast<std::uint32_t>(**index);
+    if (const auto text = line.text("gid-index")) {
+        std::uint32_t index = 0;
+        const auto* const end = text->data() + text->size();
+        if (std::from_chars(text->data(), end, index).ptr != end || text->empty()) {
+            return failure{request_errc::invalid_argument,
+                           "--gid-index '" + *text +
+                               "' is no place of a GID table; give a number, "
+                               "such as 1"};
+        }
+        pins.gid_index = index;
     }
     if (const auto text = line.text("gid")) {
         pins.gid = route::parse_gid(*text);
@@ -115,7 +128,7 @@ int show_route(const arguments& given) {
         "Shows which device, port and GID would be used towards PEER (a name or an\n"
         "address), and of every other why it lost: '*' is chosen, '-' cannot be used.\n"
         "Looks only; whether packets get through, `rvget check PEER` tells.\n",
-        diagnostic_exits());
+        route_exits);
     line.take_operands("peer");
     line.add("device", "NAME", "consider this RDMA device only");
     line.add("gid", "ADDRESS", "consider this GID only");

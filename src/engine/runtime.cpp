@@ -117,7 +117,6 @@ private:
     bool in_turn() const noexcept { return runner_ == std::this_thread::get_id(); }
     void end_turn();
     void run(std::vector<task> batch);
-    void drain_inbox_later(std::unique_lock<std::mutex> inbox_lock);
     void shut_down();
     [[nodiscard]] bool timer_is_armed() const;
     void arm_timer();
@@ -267,7 +266,10 @@ void asio_loop::fire_timers() {
     }
 }
 
-/// What a turn posts runs at its end, without another trip through Asio and the kernel.
+/// What a turn posts runs at its end, and what another handler of the io_context asks for runs at
+/// once where nobody holds the strand: neither makes a trip through Asio's queue and the kernel.
+/// What other threads post is queued before they go on, also where it joins an earlier batch, so
+/// that whatever they cause afterwards comes later.
 void asio_loop::post(task f) {
     if (in_turn()) {
         if (!stopping_) turn_posts_.push_back(std::move(f));
@@ -277,18 +279,19 @@ void asio_loop::post(task f) {
     if (inbox_closed_) {
         return;
     }
+    if (strand_->get_inner_executor().running_in_this_thread()) {
+        const strand on = *strand_;
+        lock.unlock();
+        asio::dispatch(on, [self = shared_from_this(), f = std::move(f)]() mutable {
+            self->turn([&] { f(); });
+        });
+        return;
+    }
     inbox_.push_back(std::move(f));
     if (inbox_.size() == 1) {
-        drain_inbox_later(std::move(lock));
+        asio::post(*strand_,
+                   [self = shared_from_this()] { self->turn([&] { self->drain_inbox(); }); });
     }
-}
-
-/// At once where this is a thread of the io_context and nobody holds the strand: by then the caller
-/// holds no lock of ours.
-void asio_loop::drain_inbox_later(std::unique_lock<std::mutex> inbox_lock) {
-    const strand on = *strand_;
-    inbox_lock.unlock();
-    asio::dispatch(on, [self = shared_from_this()] { self->turn([&] { self->drain_inbox(); }); });
 }
 
 void asio_loop::drain_inbox() {

@@ -326,7 +326,8 @@ class Perf(Case):
                           ["--cold", "--depth", "2"], ["--verify", "never"], ["--lease-keys", "x"],
                           ["sweep", "--iterations", "1"], ["--iterations", "0"], ["a", "b"], [":1"],
                           ["--listen", "127.0.0.1:0", "host"],
-                          ["--listen", "127.0.0.1:0", "sweep"]):
+                          ["--listen", "127.0.0.1:0", "sweep"], ["sweep", "--require", "bw_gbps>=1"],
+                          ["sweep", "--svg", self.path("x.svg")], ["sweep", "--rate", "5"]):
             with self.subTest(arguments=arguments):
                 finished = run("perf", *arguments)
                 self.assertOneError(finished, USAGE)

@@ -27,8 +27,17 @@ class Route(Case):
         self.assertEqual((said["schema"], said["exit"], finished.returncode), ("rvget.error/1", 3, 3))
         self.assertIn("no.such.host.invalid", said["message"])
 
+    def test_mapped_address_goes_by_ipv4(self):
+        shown = json.loads(run("route", "::ffff:127.0.0.1", "--json").stdout)
+        self.assertEqual((shown["source"], shown["netdev"], shown["local"]), ("127.0.0.1", "lo", True))
+
+    def test_link_local_address_without_a_netdev_asks_for_one(self):
+        finished = run("route", "fe80::1")
+        self.assertEqual(finished.returncode, 3)
+        self.assertIn(b"fe80::1%NETDEV", finished.stderr)
+
     def test_wrong_use_is_a_usage_error(self):
-        for wrong in ([], ["a", "b"], ["127.0.0.1", "--gid", "x"], ["127.0.0.1", "--gid-index", "x"]):
+        for wrong in (["127.0.0.1", "--gid-index", "-1"], ["127.0.0.1", "--gid-index", "1K"], [], ["a", "b"], ["127.0.0.1", "--gid", "x"], ["127.0.0.1", "--gid-index", "x"]):
             with self.subTest(wrong=wrong):
                 self.assertEqual(run("route", *wrong).returncode, 64)
 

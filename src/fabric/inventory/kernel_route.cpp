@@ -38,8 +38,12 @@ std::string text_of(int family, std::span<const std::byte> bytes) {
 }
 
 failure no_route(const std::string& address) {
+    const auto scope = address.find('%');
+    const auto asked = scope == std::string::npos
+                           ? address
+                           : address.substr(0, scope) + " dev " + address.substr(scope + 1);
     return {connection_errc::connect_failed,
-            "the kernel has no route to " + address + "; see `ip route get " + address + "`"};
+            "the kernel has no route to " + address + "; see `ip route get " + asked + "`"};
 }
 
 }  // namespace
@@ -73,6 +77,15 @@ result<kernel_route> route_to(const std::string& address) {
     std::uint32_t scope = 0;
     if (family == AF_INET6) {
         const auto* v6 = reinterpret_cast<const sockaddr_in6*>(to);
+        if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+            // What goes there goes by IPv4.
+            return route_to(
+                text_of(AF_INET, std::as_bytes(std::span(v6->sin6_addr.s6_addr + 12, 4))));
+        }
+        if (IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) && v6->sin6_scope_id == 0) {
+            return failure{request_errc::invalid_argument,
+                           address + " is on every link; say on which: " + address + "%NETDEV"};
+        }
         bytes = 16;
         scope = v6->sin6_scope_id;
         std::memcpy(destination.data(), &v6->sin6_addr, bytes);
