@@ -105,10 +105,13 @@ time_point reactor::end_of_spin() const {
     return spin_ == duration::zero() ? time_point{} : loop_.now() + spin_;
 }
 
+bool reactor::any_polling() const {
+    return std::ranges::any_of(watched_, [](const auto& w) { return w->polling; });
+}
+
 /// The first look is at the end of the turn that posted, which may find what completed meanwhile.
 void reactor::schedule() {
-    const bool wanted = std::ranges::any_of(watched_, [](const auto& w) { return w->polling; });
-    if (wanted && !scheduled_) {
+    if (!scheduled_ && any_polling()) {
         scheduled_ = true;
         loop_.at_turn_end(shared_from_this());
     }
@@ -126,7 +129,7 @@ void reactor::resume() {
     }
     // What was posted from here is looked at in the next turn: completions that keep coming must
     // not keep sockets, timers and stop() waiting.
-    scheduled_ = std::ranges::any_of(watched_, [](const auto& w) { return w->polling; });
+    scheduled_ = any_polling();
     if (scheduled_) {
         loop_.next_turn(shared_from_this());
     }

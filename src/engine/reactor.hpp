@@ -31,6 +31,7 @@ private:
     bool park(watched& w);
     void on_event(watched& w);
     void schedule();
+    [[nodiscard]] bool any_polling() const;
     [[nodiscard]] time_point end_of_spin() const;
 
     event_loop& loop_;

@@ -21,7 +21,9 @@ struct kernel_route {
 [[nodiscard]] result<std::vector<std::string>> resolve(const std::string& host);
 
 /// One lookup of the routing tables for a numeric address, with all rules (netlink, RTM_GETROUTE).
-/// `no_route` with the next step where the kernel has none.
+/// `connect_failed` with the next step where the kernel has no route, `invalid_argument` for what
+/// is no address or a link-local one that does not say on which link. An IPv4-mapped address goes
+/// by IPv4.
 [[nodiscard]] result<kernel_route> route_to(const std::string& address);
 
 }  // namespace rvget::fabric::inventory
