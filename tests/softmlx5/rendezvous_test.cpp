@@ -71,7 +71,7 @@ struct consumer {
                               n->rdma().fast_path_detail);
         memory.resize(largest + 1);
         into.emplace(n->register_region(memory).value());
-        before = the_owner.ask("statistics");
+        before = the_owner.settled();
     }
     ~consumer() {
         BOOST_TEST(into->unregister().wait_for(10s));
@@ -90,7 +90,7 @@ struct consumer {
     }
     /// What is left of it all: counters of this node, of the owner since the start, calls.
     std::vector<std::string> counters() {
-        const auto now = the_owner.ask("statistics");
+        const auto now = the_owner.settled();
         std::vector<std::string> all{
             text_of(n->statistics()),
             "granted " + std::to_string(now.granted - before.granted) + " released " +
@@ -210,7 +210,7 @@ BOOST_AUTO_TEST_CASE(get_that_is_cancelled_between_posts_ends_alike_by_both_path
             BOOST_TEST(std::all_of(c.memory.begin() + 4097, c.memory.end(),
                                    [](std::byte b) { return b == std::byte{0xee}; }));
             lines.push_back(text_of(c.n->statistics()));
-            const auto now = the_owner.ask("statistics");
+            const auto now = the_owner.settled();
             lines.push_back(std::to_string(now.granted - c.before.granted) + ' ' +
                             std::to_string(now.expired - c.before.expired));
             return lines;

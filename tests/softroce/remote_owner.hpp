@@ -75,6 +75,14 @@ public:
         line >> s.granted >> s.released >> s.expired >> s.active >> s.slots;
         return s;
     }
+    /// The statistics once no lease is left, or after `limit` as they are: a get answers before its
+    /// release has come to the owner.
+    statistics settled(std::chrono::seconds limit = std::chrono::seconds(20)) {
+        const auto end = std::chrono::steady_clock::now() + limit;
+        auto s = ask("statistics");
+        while (s.active != 0 && std::chrono::steady_clock::now() < end) s = ask("statistics");
+        return s;
+    }
 
 private:
     bool running_ = false;
