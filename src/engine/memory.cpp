@@ -76,7 +76,8 @@ struct pool_state {
     byte_budget budget;
     byte_budget bounce;
     std::shared_ptr<fabric::device> device;
-    std::mutex growth;  ///< one shared arena at a time; before `mutex`
+    std::mutex growth;     ///< one shared arena at a time; before `returning`
+    std::mutex returning;  ///< held while arenas go back to the system; before `mutex`
 
     std::mutex mutex;
     bool closed = false;  ///< the pool is gone
@@ -84,7 +85,8 @@ struct pool_state {
     arena_set dedicated;  ///< one block each
     std::size_t arenas = 0;
     std::size_t arena_bytes = 0;
-    std::size_t empty_bytes = 0;  ///< of arenas without a block
+    std::size_t empty_bytes = 0;    ///< of arenas without a block
+    std::size_t leaving_bytes = 0;  ///< of arenas on their way back to the system
     std::size_t used_granules = 0;
     std::size_t blocks = 0;
 
@@ -97,7 +99,7 @@ struct pool_state {
     }
     /// Whether growing, with every empty arena returned, would make room for `size`.
     [[nodiscard]] bool obtainable(std::size_t size) const noexcept {
-        return round_up(size, arena_unit(options)) <= budget.room() + empty_bytes;
+        return round_up(size, arena_unit(options)) <= budget.room() + empty_bytes + leaving_bytes;
     }
     [[nodiscard]] bool fits(std::size_t size) const noexcept {
         return is_dedicated(size) ? dedicated.places.fits_whole(granules(size))
@@ -108,6 +110,8 @@ struct pool_state {
     std::shared_ptr<arena> remove(arena& a) noexcept;
     [[nodiscard]] std::vector<arena*> empty_arenas() const;
     std::vector<std::shared_ptr<arena>> remove_empty(std::size_t size);
+    bool make_room(std::size_t size);
+    void return_to_system(std::vector<std::shared_ptr<arena>> removed) noexcept;
     void give_back(std::shared_ptr<arena> a, const std::byte* first) noexcept;
 };
 
@@ -210,6 +214,7 @@ std::shared_ptr<arena> pool_state::remove(arena& a) noexcept {
     --arenas;
     arena_bytes -= a.bytes;
     empty_bytes -= a.bytes;
+    leaving_bytes += a.bytes;
     return std::exchange(a.set->arenas[a.span], nullptr);
 }
 
@@ -238,6 +243,34 @@ std::vector<std::shared_ptr<arena>> pool_state::remove_empty(std::size_t size) {
         removed.push_back(remove(**a));
     }
     return removed;
+}
+
+/// Deregisters and unmaps. Precondition: `returning` is held and `mutex` is not, so that who needs
+/// room waits for what is on its way instead of being refused.
+void pool_state::return_to_system(std::vector<std::shared_ptr<arena>> removed) noexcept {
+    std::size_t bytes = 0;
+    for (auto& a : removed) {
+        bytes += a->bytes;
+        a.reset();
+    }
+    const std::lock_guard lock(mutex);
+    leaving_bytes -= bytes;
+}
+
+/// Whether the budget has room for `size` now, after returning as many empty arenas as that takes:
+/// taking it may still fail, as others take too.
+bool pool_state::make_room(std::size_t size) {
+    const std::lock_guard one_at_a_time(returning);
+    std::vector<std::shared_ptr<arena>> removed;
+    {
+        const std::lock_guard lock(mutex);
+        const std::size_t room = budget.room();
+        if (size <= room) return true;
+        if (size > room + empty_bytes) return false;
+        removed = remove_empty(size - room);
+    }
+    return_to_system(std::move(removed));
+    return true;
 }
 
 void pool_state::give_back(std::shared_ptr<arena> a, const std::byte* first) noexcept {
@@ -356,24 +389,26 @@ boost::system::result<void, pool::refusal> pool::grow_for(std::size_t bytes) {
         if (!dedicated) {
             growth.lock();  // two small requests need one arena, two large ones need two
         }
+        const std::size_t least = round_up(bytes, arena_unit(s.options));
         std::shared_ptr<arena> made;
         while (!made) {
-            std::vector<std::shared_ptr<arena>> returned;
-            const std::lock_guard lock(s.mutex);
-            if (s.fits(bytes)) {
-                return {};
+            {
+                const std::lock_guard lock(s.mutex);
+                if (s.fits(bytes)) {
+                    return {};
+                }
+                const std::size_t room = s.budget.room();
+                if (least <= room) {
+                    if (auto claim = s.budget.take(s.new_arena_bytes(bytes, room))) {
+                        made = std::make_shared<arena>(state_, dedicated ? s.dedicated : s.shared,
+                                                       std::move(*claim));
+                    }
+                    continue;  // where a region took the room meanwhile: once more
+                }
             }
-            const std::size_t least = round_up(bytes, arena_unit(s.options));
-            if (!s.obtainable(bytes)) {
+            if (!s.make_room(least)) {
                 return refuse_budget(s, bytes);
             }
-            const std::size_t room = s.budget.room();
-            if (least > room) {
-                returned = s.remove_empty(least - room);
-            } else if (auto claim = s.budget.take(s.new_arena_bytes(bytes, room))) {
-                made = std::make_shared<arena>(state_, dedicated ? s.dedicated : s.shared,
-                                               std::move(*claim));
-            }  // else a region took the room meanwhile
         }
         auto mapping = page_mapping::map(made->bytes);
         if (!mapping) {
@@ -407,19 +442,14 @@ boost::system::result<byte_budget::claim, pool::refusal> pool::claim(
     const auto page = page_mapping::page_bytes();
     const auto first = reinterpret_cast<std::uintptr_t>(memory.data());
     const auto bytes = round_up(first + memory.size(), page) - round_down(first, page);
-    if (auto claimed = s.budget.take(bytes)) {
-        return std::move(*claimed);
-    }
-    {
-        std::vector<std::shared_ptr<arena>> returned;
-        const std::lock_guard lock(s.mutex);
-        const auto room = s.budget.room();
-        if (bytes > room && bytes <= room + s.empty_bytes) {
-            returned = s.remove_empty(bytes - room);
-        }
-    }
-    if (auto claimed = s.budget.take(bytes)) {
-        return std::move(*claimed);
+    try {
+        do {
+            if (auto claimed = s.budget.take(bytes)) {
+                return std::move(*claimed);
+            }
+        } while (s.make_room(bytes));
+    } catch (const std::bad_alloc&) {
+        return refuse(reason::registration, {"plain memory is out"});
     }
     return refuse_budget(s, bytes);
 }
@@ -438,19 +468,23 @@ pool::statistics pool::stats() const {
 
 std::size_t pool::trim(std::size_t warm_floor_bytes) {
     pool_state& s = *state_;
+    const std::lock_guard one_at_a_time(s.returning);
     std::vector<std::shared_ptr<arena>> returned;
     std::size_t bytes = 0;
-    const std::lock_guard lock(s.mutex);
-    std::size_t left = s.arena_bytes;
-    const auto empty = s.empty_arenas();
-    returned.reserve(empty.size());
-    for (arena* a : empty) {
-        if (!std::exchange(a->used_since_trim, false) && left - a->bytes >= warm_floor_bytes) {
-            left -= a->bytes;
-            bytes += a->bytes;
-            returned.push_back(s.remove(*a));
+    {
+        const std::lock_guard lock(s.mutex);
+        std::size_t left = s.arena_bytes;
+        const auto empty = s.empty_arenas();
+        returned.reserve(empty.size());
+        for (arena* a : empty) {
+            if (!std::exchange(a->used_since_trim, false) && left - a->bytes >= warm_floor_bytes) {
+                left -= a->bytes;
+                bytes += a->bytes;
+                returned.push_back(s.remove(*a));
+            }
         }
     }
+    s.return_to_system(std::move(returned));
     return bytes;
 }
 

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/seed.hpp"
@@ -38,7 +40,8 @@ struct ledger {
     std::size_t most_bytes = 0;
     std::uint32_t next_key = 1;
     fabric::access rights = fabric::access::none;
-    std::string refuse_with;  ///< not empty: registration fails with this detail
+    std::string refuse_with;       ///< not empty: registration fails with this detail
+    std::function<void()> at_end;  ///< runs once, while a region is being deregistered
 };
 
 class fake_region final : public fabric::memory_region {
@@ -46,6 +49,7 @@ public:
     fake_region(std::shared_ptr<ledger> book, std::span<std::byte> bytes, std::uint32_t key)
         : book_(std::move(book)), bytes_(bytes), key_(key) {}
     ~fake_region() override {
+        if (const auto f = std::exchange(book_->at_end, nullptr)) f();
         const std::lock_guard lock(book_->mutex);
         book_->live.erase(bytes_.data());
         book_->live_bytes -= bytes_.size();
@@ -404,6 +408,30 @@ BOOST_AUTO_TEST_CASE(contract_5_4_trim_returns_empty_arenas_only_and_keeps_the_w
     BOOST_TEST(p.stats().arenas == 0u);
     BOOST_TEST(must_allocate(p, 4096).bytes().size() == 4096u);
     BOOST_TEST(book->sizes.back() == mib);  // doubling begins anew
+}
+
+BOOST_AUTO_TEST_CASE(contract_5_1_bytes_on_their_way_back_are_waited_for_and_not_refused) {
+    auto o = small_options();
+    o.budget_bytes = mib;  // one arena
+    o.dedicated_bytes = 2 * mib;
+    pool p(device, o);
+    must_allocate(p, mib);
+    BOOST_TEST(p.trim(0) == 0u);  // it had a block since the last one
+    const std::vector<std::byte> callers(mib - 2 * 4096);
+    std::optional<byte_budget::claim> claim;
+    std::thread claimer;
+    book->at_end = [&] {
+        const auto block = p.allocate(mib / 2);
+        BOOST_TEST((block.error().why == reason::pool_exhausted));  // growing cures it
+        claimer = std::thread([&] {
+            if (auto claimed = p.claim(callers)) claim = std::move(*claimed);
+        });
+    };
+    BOOST_TEST(p.trim(0) == mib);
+    claimer.join();
+    BOOST_TEST(claim.has_value());
+    claim.reset();
+    must_allocate(p, mib / 2);
 }
 
 BOOST_AUTO_TEST_CASE(contract_5_4_an_arena_used_since_the_last_trim_stays) {
