@@ -111,6 +111,7 @@ public:
 
     /// All that the input began ends by itself, and nothing is left of it.
     void end() {
+        for (const auto& link : earlier_) link->close(true);  // each may hold references
         if (far_) far_->close(true);
         wait(std::max<duration>(2 * options_.lease_timeout, deadline) + 100ms, true);
         FUZZ_REQUIRE(answers_ == gets_);
@@ -160,6 +161,7 @@ private:
             net_.connect(owner_address, now_, [this](auto link) {
                 far_ = link.value();
                 far_->start(std::make_shared<deaf>());
+                earlier_.push_back(far_);
             });
             return;
         }
@@ -225,6 +227,7 @@ private:
     std::shared_ptr<engine::rdma_context> rdma_;
     std::unique_ptr<engine::node_core> core_;
     std::shared_ptr<engine::control_link> far_;
+    std::vector<std::shared_ptr<engine::control_link>> earlier_;  ///< the owner's peers so far
     std::vector<std::vector<std::byte>> destinations_;
     std::uint64_t gets_ = 0;
     std::uint64_t answers_ = 0;
