@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "diag/check/verdict.hpp"
 #include "diag/described.hpp"
 #include "diagnosis.hpp"
+#include "listen_address.hpp"
 
 namespace rvget::tools {
 namespace {
@@ -132,41 +132,6 @@ int explain(const command_line& line, const std::string& id) {
     return line.wrong("--explain '" + id + "' is no finding of check's");
 }
 
-/// 0, a free port, is for a listener only.
-result<std::uint16_t> port_of(const std::string& text, const std::string& where, bool listens) {
-    std::uint16_t port = 0;
-    const auto* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, port);
-    if (error == std::errc{} && rest == end && !text.empty() && (port != 0 || listens)) return port;
-    return failure{request_errc::invalid_argument,
-                   where + " '" + text + "' is no port: give " +
-                       (listens ? "0 (a free one) to 65535" : "1 to 65535")};
-}
-
-struct named_end {
-    std::string host;
-    std::optional<std::uint16_t> port;
-};
-
-/// HOST, HOST:PORT, an IPv6 address (which has no port), [IPV6] or [IPV6]:PORT.
-result<named_end> end_named(const std::string& text, bool listens) {
-    const auto close = text.starts_with('[') ? text.find(']') : std::string::npos;
-    const bool bracketed = close != std::string::npos;
-    const bool bare = !bracketed && text.find(':') != text.rfind(':');
-    const auto colon = bare ? std::string::npos : text.find(':', bracketed ? close : 0);
-    const auto end = std::min(colon, text.size());
-    named_end at{bracketed ? text.substr(1, close - 1) : text.substr(0, end), {}};
-    if (at.host.empty() || at.host.starts_with('[') || (bracketed && close + 1 != end)) {
-        return failure{request_errc::invalid_argument,
-                       "'" + text + "' is no address: give HOST, HOST:PORT or [IPV6]:PORT"};
-    }
-    if (colon == std::string::npos) return at;
-    const auto port = port_of(text.substr(colon + 1), "in '" + text + "'", listens);
-    if (!port) return port.error();
-    at.port = *port;
-    return at;
-}
-
 /// A path MTU that an option forces; 0 where it is not there.
 result<std::uint32_t> path_mtu_of(const command_line& line, const char* option) {
     const auto bytes = line.bytes(option);
@@ -192,9 +157,10 @@ result<check_settings> read(const command_line& line) {
         s.expected = std::move(*expected);
     }
     const auto operands = line.operands();
+    const auto ports = s.listen ? port_range::any : port_range::not_0;
     const auto port =
-        port_of(line.text("port").value_or(std::to_string(diag::check_port)), "--port", s.listen);
-    const auto at = operands.empty() ? named_end{} : end_named(operands.front(), s.listen);
+        parse_port(line.text("port").value_or(std::to_string(diag::check_port)), "--port", ports);
+    const auto at = operands.empty() ? named_place{} : parse_place(operands.front(), ports);
     const auto idle = line.milliseconds("idle");
     const auto mtu = path_mtu_of(line, "mtu");
     const auto peer_mtu = path_mtu_of(line, "peer-mtu");
@@ -219,6 +185,14 @@ result<check_settings> read(const command_line& line) {
         (ways == 1 && !s.listen && !operands.empty())) {
         return failure{request_errc::invalid_argument,
                        "give one of HOST, --listen, --self and --observations"};
+    }
+    for (const auto* const option : {"once", "idle"}) {
+        if (!s.listen && line.has(option)) {
+            return failure{request_errc::invalid_argument,
+                           "--" + std::string(option) +
+                               " is the listener's; give it to 'rvget "
+                               "check --listen'"};
+        }
     }
     s.wishes = {.peer = {},
                 .gid = line.text("gid").value_or(""),
@@ -291,7 +265,7 @@ result<diag::report> listen(const check_settings& s, progress& so_far) {
         });
     if (!done) return done.error();
     if (served > 0) return so_far.latest();
-    return with({.outcome = diag::outcome::skip,
+    return with({.outcome = diag::outcome::error,
                  .message = "nobody came for a check within " +
                             std::to_string(s.listening.idle.count()) + " ms; see --idle"});
 }
@@ -328,6 +302,9 @@ diag::finding contact(const endpoint_address& peer, const result<diag::remote_en
         const auto port =
             peer.port == diag::check_port ? "" : " --port " + std::to_string(peer.port);
         f.fix = {"[" + peer.host + "] rvget check --listen" + port, "rvget check " + where};
+        if (connected.error().code == request_errc::refused) {
+            f.fix = {"rvget check " + where + " --token WORD  # that of the listener"};
+        }
         return f;
     }
     f.message = "connected in " + std::to_string(connected->connect_time.count()) + " ms";

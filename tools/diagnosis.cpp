@@ -78,6 +78,16 @@ result<void> know_words(const command_line& line, const char* option, const repo
     return {};
 }
 
+/// Of what a finding is told apart by, one for one.
+bool is_finding(const boost::json::value& value) {
+    const auto* object = value.if_object();
+    return object != nullptr &&
+           std::ranges::all_of(std::array{"id", "subject", "outcome"}, [&](const char* key) {
+               const auto* part = object->if_contains(key);
+               return part != nullptr && part->is_string();
+           });
+}
+
 /// A report of the same command's; from anything else nothing could be subtracted.
 result<boost::json::value> read_baseline(const std::string& file, const std::string& tool) {
     auto value = diag::read_json(file);
@@ -87,7 +97,7 @@ result<boost::json::value> read_baseline(const std::string& file, const std::str
     const auto* told = report == nullptr ? nullptr : report->if_contains("schema");
     const auto* list = report == nullptr ? nullptr : report->if_contains("findings");
     if (told != nullptr && *told == boost::json::value(schema) && list != nullptr &&
-        list->is_array()) {
+        list->is_array() && std::ranges::all_of(list->get_array(), is_finding)) {
         return value;
     }
     return failure{request_errc::invalid_argument,

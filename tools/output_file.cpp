@@ -125,8 +125,10 @@ failure output_file::cannot(const std::string& what, int error) const {
 }
 
 failure output_file::late() const {
-    return {request_errc::deadline_exceeded,
-            name_ + ": nobody read it before the deadline; see who reads it, or give more time"};
+    return {
+        request_errc::deadline_exceeded,
+        name_ +
+            ": not all of it was read before the deadline; see who reads it, or give more time"};
 }
 
 result<output_file> output_file::open(const std::string& path, std::optional<time_point> until) {

@@ -122,7 +122,7 @@ public:
                 message.append(message.empty() ? "" : "; ");
                 message.append("cannot write ").append(settings_.svg).append(": ");
                 message.append(std::strerror(errno)).append("; see --svg");
-                status = status == 0 ? perf_not_started : status;
+                status = status == 0 ? perf_not_good : status;
             }
         }
         if (!message.empty()) note(message);

@@ -45,6 +45,7 @@ public:
     /// taken.
     result<void> run(perf_listener& others) {
         std::optional<std::chrono::milliseconds> limit = 10s;  // it greets at once
+        if (settings_.idle > 0ms) limit = std::min(*limit, settings_.idle);
         for (;;) {
             auto question = channel_.receive(signals_, limit, node_ ? &others : nullptr);
             if (!question) {

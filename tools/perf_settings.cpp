@@ -94,6 +94,9 @@ result<void> read_load(const command_line& line, perf_settings& s) {
     s.rate = *rate;
     s.repeat = *repeat;
     s.cold = line.has("cold");
+    if (line.has("duration") && *duration <= 0ns) {
+        return wrong("duration", "0", "more than 0 seconds, or --iterations instead");
+    }
     if (*iterations > 0) s.iterations = *iterations;
     if (s.cold && !s.iterations) s.iterations = 5;
     if (!s.iterations || line.has("duration")) s.duration = *duration;
@@ -175,7 +178,7 @@ exit_convention perf_exits() noexcept {
         "Exit status:\n"
         "  0  done, and all that was required holds\n"
         "  2  a requirement missed, worse than before, a transfer failed or brought wrong bytes,\n"
-        "     or the owner was lost after something was measured\n"
+        "     or the owner was lost, or no picture written, after something was measured\n"
         "  3  could not start: no owner, no memory, no first transfer\n"
         "  64  usage\n"
         "  129, 130, 143  ended by SIGHUP, SIGINT, SIGTERM\n"};

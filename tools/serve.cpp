@@ -69,7 +69,8 @@ command_line describe() {
              "how long a first get waits for its queue pair before it is served "
              "in chunks (default 50)");
     line.add("metrics", "ADDR",
-             "serve metrics over HTTP there, as /metrics; HOST:PORT, a free port if there is none");
+             "serve metrics over HTTP there, as /metrics; HOST:PORT by IPv4, a free port if there "
+             "is none");
     add_authentication(line);
     line.take_operands("file");
     return line;
@@ -88,6 +89,12 @@ result<serve_settings> read(const command_line& line) {
     if (const auto at = line.text("metrics")) {
         const auto metrics = parse_listen(*at, "metrics");
         if (!metrics) return metrics.error();
+        if (metrics->host.find(':') != std::string::npos) {
+            return failure{request_errc::invalid_argument,
+                           "--metrics '" + *at +
+                               "': metrics are served over IPv4 only; give an IPv4 address, such "
+                               "as 127.0.0.1 or 0.0.0.0"};
+        }
         s.metrics = *metrics;
     }
     const auto rdma_min = line.bytes("rdma-min");

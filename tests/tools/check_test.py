@@ -156,7 +156,9 @@ class Check(Case):
     def test_listener_that_nobody_asked_could_not_judge(self):
         report = parsed(run("check", "--listen", "127.0.0.1", "--port", "0", "--json", "--idle", "100"))
         self.assertEqual((report["exit"], report["summary"]["pass"]), (3, 0))
-        self.assertEqual(found(report, "path.control")[0]["outcome"], "skip")
+        self.assertEqual(found(report, "path.control")[0]["outcome"], "error")
+        told = run("check", "--listen", "127.0.0.1", "--port", "0", "--idle", "100")
+        self.assertIn(b"nobody came for a check within 100 ms", told.stdout)
 
     def test_listener_serves_only_who_gives_its_token(self):
         listener, port = self.listen("--once", "--token", "one two")
@@ -164,6 +166,7 @@ class Check(Case):
             report = parsed(run("check", "127.0.0.1", "--port", port, "--json", *given))
             self.assertEqual(report["exit"], 3)
             self.assertIn("--token", found(report, "path.control")[0]["message"])
+            self.assertIn("--token WORD", found(report, "path.control")[0]["fix"][0])
         self.assertIsNone(listener.poll())
         report = parsed(run("check", "127.0.0.1", "--port", port, "--json", "--token", "one two"))
         self.assertEqual(found(report, "path.control")[0]["outcome"], "pass")
@@ -255,6 +258,7 @@ class Check(Case):
                       *(["a", "--port", port] for port in ("0", "70000", "x", "", "-1", "1x")),
                       *([address] for address in ("a:0", "a:70000", "a:x", "a:", ":1", "[::1]:0", "[::1]x", "[::1]:",
                                                   "[]:1", "[::1")),
+                      ["a", "--once"], ["--self", "--idle", "5"],
                       ["--listen", "--port", "70000"], ["--listen", "127.0.0.1:70000"], ["--listen", "127.0.0.1:x"]):
             finished = run("check", "--json", *wrong)
             self.assertEqual(finished.returncode, 64, wrong)

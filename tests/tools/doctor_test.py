@@ -102,7 +102,9 @@ class Doctor(Case):
         for name, content in (("empty", b""), ("text", b"OK\n"), ("number", b"7"), ("object", b"{}"),
                               ("facts", self.content(HEALTHY)),
                               ("other", json.dumps({**report, "schema": "rvget.check/1"}).encode()),
-                              ("list", json.dumps({**report, "findings": {}}).encode())):
+                              ("list", json.dumps({**report, "findings": {}}).encode()),
+                              ("words", json.dumps({**report, "findings": ["gid.any"]}).encode()),
+                              ("half", json.dumps({**report, "findings": [{"id": "gid.any"}]}).encode())):
             with self.subTest(name=name):
                 finished = run("doctor", "--facts", HEALTHY, "--baseline", self.file(name, content))
                 self.assertOneError(finished, 64, "--baseline", name)

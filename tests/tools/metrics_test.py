@@ -87,6 +87,7 @@ class Metrics(Case):
 
     def test_malformed_address_is_a_usage_error(self):
         self.assertOneError(run("serve", self.file("a", b"x"), "--metrics", "127.0.0.1:x"), USAGE, "--metrics")
+        self.assertOneError(run("serve", self.file("a", b"x"), "--metrics", "[::1]:0"), USAGE, "--metrics", "IPv4")
 
 
 if __name__ == "__main__":

@@ -216,6 +216,13 @@ class Perf(Case):
         self.assertEqual((end["exit"], end["consumers"]), (NOT_STARTED, 0))
         self.assertIn("--idle", end["message"])
 
+    def test_connection_that_says_nothing_is_no_consumer(self):
+        owner, address = self.owner("--idle", "1")
+        host, port = address.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), LIMIT):
+            end = self.end_of(owner)
+        self.assertEqual((end["exit"], end["consumers"]), (NOT_STARTED, 0))
+
     def test_second_consumer_hears_that_the_owner_is_busy(self):
         owner, address = self.owner("--keep")
         first = start("perf", address, "--json", "--duration", "600", "--interval", "0.1", "--warmup", "0")
@@ -247,6 +254,13 @@ class Perf(Case):
                 finished = run("perf", "--duration", "600", "--svg", place)
                 self.assertOneError(finished, USAGE, "--svg")
         self.assertEqual(self.names(), [])
+
+    def test_picture_that_the_disk_does_not_take_is_no_failure_to_start(self):
+        finished = run("perf", "--iterations", "3", "--repeat", "1", "--warmup", "0", "--size", "4K", "--svg",
+                       "/dev/full", "--json")
+        end = json.loads(finished.stdout.splitlines()[-1])
+        self.assertEqual((finished.returncode, end["exit"]), (2, 2))
+        self.assertIn("/dev/full", end["message"])
 
     def test_interrupted_says_what_is_done(self):
         process = start("perf", "--json", "--duration", "600", "--interval", "0.1", "--warmup", "0", "--size", "4K")
@@ -321,7 +335,7 @@ class Perf(Case):
 
     def test_bad_arguments_are_usage(self):
         for arguments in (["--op", "put"], ["--size", "0"], ["--size", "8..4"], ["--size", "4K:x2"], ["--size", ""],
-                          ["--depth", "0"], ["--rate", "x"], ["--repeat", "0"], ["--duration", "-1"],
+                          ["--depth", "0"], ["--rate", "x"], ["--repeat", "0"], ["--duration", "-1"], ["--duration", "0"],
                           ["--require", "speed>=1"], ["--compare", "/nonexistent"], ["--json", "--csv"],
                           ["--cold", "--depth", "2"], ["--verify", "never"], ["--lease-keys", "x"],
                           ["sweep", "--iterations", "1"], ["--iterations", "0"], ["a", "b"], [":1"],

@@ -36,6 +36,13 @@ class Route(Case):
         self.assertEqual(finished.returncode, 3)
         self.assertIn(b"fe80::1%NETDEV", finished.stderr)
 
+    def test_unspecified_address_is_no_peer(self):
+        for peer in ("::", "0.0.0.0", "::ffff:0.0.0.0"):
+            with self.subTest(peer=peer):
+                finished = run("route", peer)
+                self.assertEqual((finished.returncode, finished.stdout), (3, b""))
+                self.assertIn(b"is no peer", finished.stderr)
+
     def test_wrong_use_is_a_usage_error(self):
         for wrong in (["127.0.0.1", "--gid-index", "-1"], ["127.0.0.1", "--gid-index", "1K"], [], ["a", "b"], ["127.0.0.1", "--gid", "x"], ["127.0.0.1", "--gid-index", "x"]):
             with self.subTest(wrong=wrong):

@@ -226,7 +226,7 @@ class Listening(Case):
             socket.create_server(("::1", 0), family=socket.AF_INET6).close()
         except OSError as error:
             self.skipTest(f"no IPv6 loopback here: {error}")
-        for text in ("[::1]", "[::1]:0"):
+        for text in ("[::1]", "[::1]:0", "::1"):
             (host, _, _, _), told = self.listening_on("--listen", text)
             self.assertEqual(host, "[::1]")
             self.assertNotIn("WARNING", told)
@@ -247,7 +247,7 @@ class Listening(Case):
         self.assertOneError(finished, IO, f"127.0.0.1:{port}", "in use")
 
     def test_malformed_address_is_a_usage_error(self):
-        for text in ("", ":1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "::1", "[::1", "[::1]x", "a b"):
+        for text in ("", ":1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "[::1", "[::1]x", "a b", "::1:x"):
             with self.subTest(listen=text):
                 self.assertOneError(run("serve", self.file("a", b"x"), f"--listen={text}"), USAGE, "--listen")
 

@@ -156,6 +156,8 @@ socket_handle make_socket(int family) {
     return made;
 }
 
+constexpr const char* another_token = "the listener wants another --token";
+
 /// Why a greeting opens no session; empty: it does.
 std::string refusal_of(const json::object& hello, const std::string& token) {
     const auto* schema = hello.if_contains("schema");
@@ -167,7 +169,7 @@ std::string refusal_of(const json::object& hello, const std::string& token) {
     // By digest: the time that it takes says nothing of how much was right.
     if (!token.empty() &&
         !equal_in_constant_time(digest(token), digest(text == nullptr ? "" : *text)))
-        return "the listener wants another --token";
+        return another_token;
     return {};
 }
 
@@ -238,9 +240,13 @@ result<remote_end> connect_end(const endpoint_address& to, const std::string& to
                               "than rvget check listens"
                             : "")};
         }
-        if (const auto* lost = hello->if_contains("lost"))
-            return failure{connection_errc::version_mismatch,
-                           where + ": " + std::string(lost->as_string())};
+        if (const auto* lost = hello->if_contains("lost")) {
+            const bool stranger = *lost == json::value(another_token);
+            const auto* text = lost->if_string();
+            return failure{stranger ? make_error_code(request_errc::refused)
+                                    : make_error_code(connection_errc::version_mismatch),
+                           where + ": " + (text == nullptr ? "it refuses" : text->c_str())};
+        }
         remote_end made_end{.end = nullptr,
                             .own_address = connection.address(false),
                             .peer_address = connection.address(true),

@@ -46,6 +46,12 @@ failure no_route(const std::string& address) {
             "the kernel has no route to " + address + "; see `ip route get " + asked + "`"};
 }
 
+bool is_unspecified(const sockaddr& of) {
+    if (of.sa_family == AF_INET6)
+        return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(of).sin6_addr);
+    return reinterpret_cast<const sockaddr_in&>(of).sin_addr.s_addr == INADDR_ANY;
+}
+
 }  // namespace
 
 result<std::vector<std::string>> resolve(const std::string& host) {
@@ -70,6 +76,12 @@ result<kernel_route> route_to(const std::string& address) {
     if (!found) return found.error();
     const auto* to = found->get()->ai_addr;
     const int family = to->sa_family;
+    if (is_unspecified(*to)) {
+        return failure{request_errc::invalid_argument,
+                       address +
+                           " is no peer but stands for every address of a machine; give one "
+                           "of the peer's"};
+    }
     rtmsg header{};
     header.rtm_family = static_cast<unsigned char>(family);
     std::array<std::byte, 16> destination{};

@@ -22,8 +22,8 @@ struct kernel_route {
 
 /// One lookup of the routing tables for a numeric address, with all rules (netlink, RTM_GETROUTE).
 /// `connect_failed` with the next step where the kernel has no route, `invalid_argument` for what
-/// is no address or a link-local one that does not say on which link. An IPv4-mapped address goes
-/// by IPv4.
+/// is no address, the unspecified one, or a link-local one that does not say on which link. An
+/// IPv4-mapped address goes by IPv4.
 [[nodiscard]] result<kernel_route> route_to(const std::string& address);
 
 }  // namespace rvget::fabric::inventory
