@@ -16,6 +16,7 @@
 #include "download.hpp"
 #include "option_names.hpp"
 #include "quantity.hpp"
+#include "route_pins.hpp"
 
 namespace rvget::tools {
 namespace {
@@ -29,7 +30,7 @@ struct get_settings {
     node_options node = node_options::from_environment();
     download_settings what;
     std::string output;
-    std::string device;
+    route_pins pins;
     bool json = false;
     bool quiet = false;
     bool sync = false;
@@ -53,7 +54,7 @@ command_line describe() {
     line.add("segment", "BYTES", "ask for this much at once (default 4M); 0: for all");
     line.add("checksum", nullptr,
              "compare the CRC-32C of each segment with the owner's, before it is written");
-    line.add("device", "NAME", "the RDMA device to use; default: the first usable one");
+    add_route_pins(line);
     line.add("sync", nullptr, "flush FILE to its disk before it gets its name");
     line.add("quiet,q", nullptr, "no progress bar, no result line");
     add_authentication(line);
@@ -84,6 +85,8 @@ result<get_settings> read(const command_line& line) {
     const auto policy = line.policy("policy");
     const auto deadline = line.milliseconds("deadline");
     const auto segment = line.bytes("segment");
+    const auto pins = read_route_pins(line);
+    if (!pins) return pins.error();
     if (!policy) return policy.error();
     if (!deadline) return deadline.error();
     if (!segment) return segment.error();
@@ -91,7 +94,7 @@ result<get_settings> read(const command_line& line) {
     if (*deadline) s.what.until = std::chrono::steady_clock::now() + **deadline;
     s.what.segment_bytes = segment->value_or(default_segment_bytes);
     s.what.segments_in_flight = s.what.segment_bytes == 0 ? 1 : segments_in_flight;
-    s.device = line.text("device").value_or("");
+    s.pins = *pins;
     s.what.checksum = line.has("checksum");
     s.json = line.json();
     s.quiet = line.has("quiet");
@@ -110,7 +113,7 @@ result<get_settings> read(const command_line& line) {
 node_options options_for(const get_settings& s) {
     auto o = s.node;
     o.policy = s.what.policy;
-    o.device = s.device;
+    s.pins.apply(o);
     // Nothing is registered that would not be used.
     o.rdma_disabled = o.rdma_disabled || s.what.policy == path_policy::never;
     const auto flight = s.what.segment_bytes * s.what.segments_in_flight;

@@ -20,6 +20,7 @@
 #include "perf_owner_process.hpp"
 #include "perf_settings.hpp"
 #include "perf_sweep.hpp"
+#include "route_pins.hpp"
 
 namespace rvget::tools {
 namespace {
@@ -196,7 +197,7 @@ int consume_perf(const perf_settings& s) {
     std::optional<perf_owner_process> own;
     auto at = s.owner;
     if (!at) {
-        auto started = perf_owner_process::start(s.own_at, s.device, s.budget_bytes, signals);
+        auto started = perf_owner_process::start(s.own_at, s.pins, s.budget_bytes, signals);
         if (!started) return not_started(started.error());
         own.emplace(std::move(*started));
         at = own->address();
@@ -217,11 +218,13 @@ result<perf_owner_settings> read_owner(const command_line& line, const std::stri
     const auto at = parse_listen(listen, "listen", perf_port);
     const auto budget = line.bytes("budget");
     const auto idle = line.bytes("idle");
+    const auto pins = read_route_pins(line);
+    if (!pins) return pins.error();
     if (!at) return at.error();
     if (!budget) return budget.error();
     if (!idle) return idle.error();
     s.listen = *at;
-    s.device = line.text("device").value_or("");
+    s.pins = *pins;
     s.most_bytes = budget->value_or(node_options{}.registered_budget_bytes);
     s.idle = std::chrono::seconds(std::min<std::uint64_t>(idle->value_or(0), 86'400));
     s.keep = line.has("keep");

@@ -73,7 +73,7 @@ private:
         if (node_) return {{"error", "a second hello"}};
         auto o = node_options::from_environment();
         o.listen = endpoint_address{channel_.local_host(), 0};
-        o.device = settings_.device;
+        settings_.pins.apply(o);
         o.rdma_min_bytes = number(wish, "rdma_min_bytes", o.rdma_min_bytes);
         o.inline_max = number(wish, "inline_max", o.inline_max);
         o.first_arena_bytes = number(wish, "arena_bytes", o.first_arena_bytes);

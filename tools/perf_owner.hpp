@@ -7,11 +7,13 @@
 
 #include <rvget/handle.hpp>
 
+#include "route_pins.hpp"
+
 namespace rvget::tools {
 
 struct perf_owner_settings {
     endpoint_address listen;
-    std::string device;                 ///< empty: the first usable one
+    route_pins pins;
     std::uint64_t most_bytes = 0;       ///< that a consumer may have staged at once
     std::chrono::milliseconds idle{0};  ///< end if no consumer comes for so long; 0: wait for ever
     bool keep = false;                  ///< serve one consumer after the other, until a signal

@@ -47,13 +47,15 @@ perf_owner_process::~perf_owner_process() {
 }
 
 result<perf_owner_process> perf_owner_process::start(const endpoint_address& listen,
-                                                     const std::string& device,
+                                                     const route_pins& pins,
                                                      std::uint64_t most_bytes,
                                                      signal_watch& signals) {
     std::vector<std::string> words{
         "rvget", "perf",     "--json",           "--keep",   "--idle",
         "30",    "--listen", listen.to_string(), "--budget", std::to_string(most_bytes)};
-    if (!device.empty()) words.insert(words.end(), {"--device", device});
+    if (!pins.device.empty()) words.insert(words.end(), {"--device", pins.device});
+    if (!pins.gid.empty()) words.insert(words.end(), {"--gid", pins.gid});
+    if (pins.gid_index) words.insert(words.end(), {"--gid-index", std::to_string(*pins.gid_index)});
     std::vector<char*> argv(words.size() + 1);  // the last one stays null
     std::ranges::transform(words, argv.begin(), [](std::string& word) { return word.data(); });
 

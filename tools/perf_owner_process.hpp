@@ -7,6 +7,7 @@
 #include <rvget/error.hpp>
 #include <rvget/handle.hpp>
 
+#include "route_pins.hpp"
 #include "signal_watch.hpp"
 
 namespace rvget::tools {
@@ -14,10 +15,9 @@ namespace rvget::tools {
 /// An owner in a process of its own on this machine, which ends with its session.
 class perf_owner_process {
 public:
-    /// `device`: as in perf_owner_settings.
-    static result<perf_owner_process> start(const endpoint_address& listen,
-                                            const std::string& device, std::uint64_t most_bytes,
-                                            signal_watch& signals);
+    /// `pins`, `most_bytes`: as in perf_owner_settings.
+    static result<perf_owner_process> start(const endpoint_address& listen, const route_pins& pins,
+                                            std::uint64_t most_bytes, signal_watch& signals);
     perf_owner_process(perf_owner_process&& other) noexcept;
     perf_owner_process& operator=(perf_owner_process&& other) = delete;
     /// Ends it, if its session has not.

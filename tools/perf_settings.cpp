@@ -12,6 +12,7 @@
 #include "listen_address.hpp"
 #include "output_file.hpp"
 #include "quantity.hpp"
+#include "route_pins.hpp"
 
 namespace rvget::tools {
 namespace {
@@ -127,7 +128,9 @@ result<void> read_path(const command_line& line, perf_settings& s) {
         return wrong("lease-keys", s.wish.lease_keys, "strongest, window, exact or fence");
     }
     s.budget_bytes = budget->value_or(node_options{}.registered_budget_bytes);
-    s.device = line.text("device").value_or("");
+    const auto pins = read_route_pins(line);
+    if (!pins) return pins.error();
+    s.pins = *pins;
     s.pinned = !line.has("plain");
     const auto into = line.text("into").value_or("registered");
     if (into != "registered" && into != "plain") return wrong("into", into, "registered or plain");
@@ -212,7 +215,7 @@ void add_perf_options(command_line& line) {
     line.add("verify", "WHEN",
              "compare every byte of all transfers (default), or of one a point: once");
     line.add("deadline", "MS", "give a transfer up after this long (default 30000)");
-    line.add("device", "NAME", "the RDMA device to use; default: the first usable one");
+    add_route_pins(line);
     line.add("budget", "BYTES", "an owner stages no more than this (default 1G)");
     line.add("csv", nullptr, "points as CSV, at the end, instead of the table");
     line.add("svg", "FILE", "also draw bandwidth and latency against size");

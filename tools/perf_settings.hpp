@@ -15,6 +15,7 @@
 #include "diag/perf_limits.hpp"
 #include "perf_load.hpp"
 #include "perf_session.hpp"
+#include "route_pins.hpp"
 
 namespace rvget::tools {
 
@@ -28,7 +29,7 @@ struct perf_settings {
     std::optional<endpoint_address> owner;  ///< none: one of its own, in a child process
     endpoint_address own_at;                ///< where that one listens
     std::uint64_t budget_bytes = 0;         ///< of what that one stages
-    std::string device;
+    route_pins pins;
 
     std::vector<perf_operation> operations;
     std::vector<std::uint64_t> sizes;

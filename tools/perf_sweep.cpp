@@ -107,7 +107,7 @@ int sweep_perf(const perf_settings& settings) {
     std::optional<perf_owner_process> own;
     auto at = settings.owner;
     if (!at) {
-        auto started = perf_owner_process::start(settings.own_at, settings.device,
+        auto started = perf_owner_process::start(settings.own_at, settings.pins,
                                                  settings.budget_bytes, signals);
         if (!started) return end(perf_not_started, sentence_of(started.error()));
         own.emplace(std::move(*started));

@@ -1,24 +1,19 @@
 // rvget route: which device, port and GID would be used towards a peer, and why not the others.
 
-#include <charconv>
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 
+#include "api/explain.hpp"
 #include "commands.hpp"
 #include "console.hpp"
 #include "fabric/fabric.hpp"
-#include "fabric/inventory/kernel_route.hpp"
-#include "route/choose.hpp"
+#include "route_pins.hpp"
 
 namespace rvget::tools {
 namespace {
-
-using fabric::inventory::kernel_route;
 
 constexpr int nothing_usable = 2, not_known = 3;
 
@@ -29,95 +24,53 @@ constexpr exit_convention route_exits{static_cast<int>(exit_status::diagnostic_u
                                       "  3  PEER does not resolve, or the kernel has no route\n"
                                       "  64  usage\n"};
 
-std::string_view type_of(const route::candidate& c) noexcept {
-    if (c.entry.gid.is_zero()) return "none";
-    switch (c.entry.type) {
-        case route::gid_type::roce_v1:
-            return "RoCE v1";
-        case route::gid_type::roce_v2:
-            return "RoCE v2";
-        case route::gid_type::iwarp:
-            return "iWARP";
-        case route::gid_type::infiniband:
-            break;
-    }
-    return "InfiniBand";
-}
-
-std::string describe(const route::candidate& c) {
+std::string describe(const route_candidate& c) {
     auto text = c.device;
     if (c.port != 0) text += " port " + std::to_string(c.port);
-    if (!c.entry.gid.is_zero()) {
-        text.append(" GID ").append(c.entry.gid.to_string()).append(" (index ");
-        text.append(std::to_string(c.entry.index)).append(", ").append(type_of(c));
-        if (!c.entry.netdev.empty()) text.append(", ").append(c.entry.netdev);
-        text.append(", MTU ").append(std::to_string(c.active_mtu)).append(")");
+    if (!c.gid.empty()) {
+        text.append(" GID ").append(c.gid);
+        text.append(" (index ").append(std::to_string(c.gid_index)).append(", ").append(c.type);
+        if (!c.netdev.empty()) text.append(", ").append(c.netdev);
+        text.append(", MTU ").append(std::to_string(c.mtu_bytes)).append(")");
     }
     return text.append(": ").append(c.reason);
 }
 
-std::string as_text(const std::string& peer, const kernel_route& way, const route::choice& choice) {
-    auto text = peer;
-    if (way.local) text += " is this machine,";
-    text.append(" from ").append(way.source).append(" by ").append(way.netdev);
-    if (!way.gateway.empty()) text.append(" over ").append(way.gateway);
-    for (const auto& c : choice.candidates) {
-        text.append(&c == choice.winner() ? "\n* "
-                    : c.usable            ? "\n  "
-                                          : "\n- ")
-            .append(describe(c));
+std::string as_text(const route_explanation& e) {
+    auto text = e.peer;
+    if (e.local) text += " is this machine,";
+    text.append(" from ").append(e.source).append(" by ").append(e.netdev);
+    if (!e.gateway.empty()) text.append(" over ").append(e.gateway);
+    for (const auto& c : e.candidates) {
+        text.append(&c == e.winner() ? "\n* " : c.usable ? "\n  " : "\n- ").append(describe(c));
     }
-    if (!choice.refusal.empty()) text.append("\nno RDMA: ").append(choice.refusal);
+    if (!e.refusal.empty()) text.append("\nno RDMA: ").append(e.refusal);
     return text;
 }
 
-boost::json::object as_json(const std::string& peer, const kernel_route& way,
-                            const route::choice& choice, int status) {
+boost::json::object as_json(const route_explanation& e, int status) {
     boost::json::array candidates;
-    for (const auto& c : choice.candidates) {
+    for (const auto& c : e.candidates) {
         boost::json::object one{
-            {"device", c.device},        {"port", c.port},     {"gid", nullptr},
-            {"gid_index", nullptr},      {"type", type_of(c)}, {"netdev", c.entry.netdev},
-            {"mtu_bytes", c.active_mtu}, {"usable", c.usable}, {"chosen", &c == choice.winner()},
+            {"device", c.device},       {"port", c.port},     {"gid", nullptr},
+            {"gid_index", nullptr},     {"type", c.type},     {"netdev", c.netdev},
+            {"mtu_bytes", c.mtu_bytes}, {"usable", c.usable}, {"chosen", &c == e.winner()},
             {"reason", c.reason}};
-        if (!c.entry.gid.is_zero()) {
-            one["gid"] = c.entry.gid.to_string();
-            one["gid_index"] = c.entry.index;
+        if (!c.gid.empty()) {
+            one["gid"] = c.gid;
+            one["gid_index"] = c.gid_index;
         }
         candidates.push_back(std::move(one));
     }
     return {{"schema", "rvget.route/1"},
-            {"peer", peer},
-            {"local", way.local},
-            {"source", way.source},
-            {"netdev", way.netdev},
-            {"gateway", way.gateway},
+            {"peer", e.peer},
+            {"local", e.local},
+            {"source", e.source},
+            {"netdev", e.netdev},
+            {"gateway", e.gateway},
             {"candidates", std::move(candidates)},
-            {"refusal", choice.refusal},
+            {"refusal", e.refusal},
             {"exit", status}};
-}
-
-result<route::pins> pins_of(const command_line& line) {
-    route::pins pins{.device = line.text("device").value_or("")};
-    if (const auto text = line.text("gid-index")) {
-        std::uint32_t index = 0;
-        const auto* const end = text->data() + text->size();
-        if (std::from_chars(text->data(), end, index).ptr != end || text->empty()) {
-            return failure{request_errc::invalid_argument,
-                           "--gid-index '" + *text +
-                               "' is no place of a GID table; give a number, "
-                               "such as 1"};
-        }
-        pins.gid_index = index;
-    }
-    if (const auto text = line.text("gid")) {
-        pins.gid = route::parse_gid(*text);
-        if (!pins.gid) {
-            return failure{request_errc::invalid_argument,
-                           "--gid '" + *text + "' is no address; copy one of `rvget list`"};
-        }
-    }
-    return pins;
 }
 
 }  // namespace
@@ -130,33 +83,31 @@ int show_route(const arguments& given) {
         "Looks only; whether packets get through, `rvget check PEER` tells.\n",
         route_exits);
     line.take_operands("peer");
-    line.add("device", "NAME", "consider this RDMA device only");
-    line.add("gid", "ADDRESS", "consider this GID only");
-    line.add("gid-index", "N", "consider this place of the GID table only; places move");
+    add_route_pins(line);
     if (const auto status = line.parse(given)) return *status;
     if (line.operands().size() != 1) return line.wrong("give one PEER");
-    const auto pins = pins_of(line);
+    const auto pins = read_route_pins(line);
     if (!pins) return line.wrong(sentence_of(pins.error()));
 
     const auto refuse = [&](const failure& f) {
         return report_error(static_cast<exit_status>(not_known), sentence_of(f), line.json());
     };
-    const auto addresses = fabric::inventory::resolve(line.operands().front());
-    if (!addresses) return refuse(addresses.error());
-    const auto& peer = addresses->front();
-    const auto way = fabric::inventory::route_to(peer);
-    if (!way) return refuse(way.error());
     const auto devices = fabric::make_verbs_provider()->list();
-    route::choice choice;
-    if (devices) {
-        choice = route::choose(*devices, {way->source, peer}, *pins);
-    } else {
-        choice.refusal = devices.error().message();
-    }
-    const int status = choice.winner() != nullptr ? 0 : nothing_usable;
-    const auto printed =
-        print_line(stdout, line.json() ? boost::json::serialize(as_json(peer, *way, choice, status))
-                                       : as_text(peer, *way, choice));
+    const auto told = explain_route(line.operands().front(), [&](const route::control_path& way) {
+        if (devices) {
+            return route::choose(*devices, way,
+                                 {.device = pins->device,
+                                  .gid = route::parse_gid(pins->gid),
+                                  .gid_index = pins->gid_index});
+        }
+        route::choice none;
+        none.refusal = devices.error().message();
+        return none;
+    });
+    if (!told) return refuse(told.error());
+    const int status = told->winner() != nullptr ? 0 : nothing_usable;
+    const auto printed = print_line(
+        stdout, line.json() ? boost::json::serialize(as_json(*told, status)) : as_text(*told));
     return printed ? status : refuse(printed.error());
 }
 

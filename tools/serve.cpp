@@ -20,6 +20,7 @@
 #include "metrics_endpoint.hpp"
 #include "option_names.hpp"
 #include "quantity.hpp"
+#include "route_pins.hpp"
 #include "source_file.hpp"
 
 namespace rvget::tools {
@@ -55,7 +56,7 @@ command_line describe() {
              "the host to print in URLs; default: the one it listens on, or this "
              "machine's name for all addresses");
     line.add("no-pin", nullptr, "stage in plain memory: consumers pull chunks over TCP");
-    line.add("device", "NAME", "the RDMA device to use; default: the first usable one");
+    add_route_pins(line);
     line.add("rdma-min", "BYTES", "serve smaller ranges in chunks (default 64K)");
     line.add("budget", "BYTES", "register no more than this (default 1G); the rest stays plain");
     line.add("arena", "BYTES", "register this much at the start; default: what the files need");
@@ -105,6 +106,8 @@ result<serve_settings> read(const command_line& line) {
     const auto handshake_timeout = line.milliseconds("handshake-timeout");
     const auto keys_named = line.text("lease-keys").value_or("strongest");
     const auto lease_keys = lease_keys_of(keys_named);
+    const auto pins = read_route_pins(line);
+    if (!pins) return pins.error();
     if (!listen) return listen.error();
     if (!rdma_min) return rdma_min.error();
     if (!budget) return budget.error();
@@ -128,7 +131,7 @@ result<serve_settings> read(const command_line& line) {
     auto& o = s.node;
     o = node_options::from_environment();
     o.listen = *listen;
-    o.device = line.text("device").value_or("");
+    pins->apply(o);
     o.rdma_min_bytes = rdma_min->value_or(o.rdma_min_bytes);
     o.registered_budget_bytes = budget->value_or(o.registered_budget_bytes);
     o.first_arena_bytes = arena->value_or(o.first_arena_bytes);

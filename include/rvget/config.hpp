@@ -58,6 +58,11 @@ struct node_options {
     bool rdma_disabled = false;
     /// Name of the RDMA device ("mlx5_0"); empty: the first one with a usable port.
     std::string device;
+    /// Insists on this GID, an address of the device's netdev ("192.0.2.1", "fe80::1"), or on this
+    /// place of the GID table, for those who must: places move, addresses do not. A pin never makes
+    /// usable what is not. Empty, none: the best towards each peer (see node::explain).
+    std::string gid{};
+    std::optional<std::uint32_t> gid_index{};
     /// As consumer. `from_environment()` also sets it where RVGET_MLX5 is auto, off, verbs_qp or
     /// devx. What came of it is in node::rdma().
     mlx5_choice mlx5 = mlx5_choice::automatic;

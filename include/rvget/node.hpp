@@ -34,6 +34,7 @@
 #include <rvget/error.hpp>
 #include <rvget/handle.hpp>
 #include <rvget/region.hpp>
+#include <rvget/route.hpp>
 #include <rvget/transfer.hpp>
 
 namespace boost::asio {
@@ -118,6 +119,11 @@ public:
     /// Where it serves, with the port in use; none for a mere consumer.
     [[nodiscard]] std::optional<endpoint_address> address() const;
     [[nodiscard]] rdma_status rdma() const;
+    /// Which port and GID of the device a get from `host` (a name or an address) would use now, and
+    /// why not the others; without RDMA on this node `refusal` says why. What packets make of it
+    /// `rvget check` finds out. Any thread; blocks for the resolver. Fails where `host` does not
+    /// resolve or the kernel has no route there.
+    [[nodiscard]] result<route_explanation> explain(const std::string& host) const;
     [[nodiscard]] boost::asio::any_io_executor get_executor() const;
 
     // ---- Owner. Any thread; staging blocks while it copies or registers.

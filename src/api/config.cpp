@@ -7,6 +7,7 @@
 #include <rvget/config.hpp>
 
 #include "base/log.hpp"
+#include "route/facts.hpp"
 
 namespace rvget {
 
@@ -52,6 +53,8 @@ result<void> node_options::validate() const {
         return failure{request_errc::invalid_argument, std::move(what)};
     };
     const auto ms = [](std::chrono::milliseconds t) { return std::to_string(t.count()) + " ms"; };
+    if (!gid.empty() && !route::parse_gid(gid))
+        return wrong("gid is '" + gid + "' and no address; copy one of `rvget list`");
     if (inline_max > 64 * 1024)
         return wrong("inline_max is " + std::to_string(inline_max) + " and at most 65536");
     if (retry_window < 10ms || retry_window > 60s)

@@ -7,6 +7,7 @@
 #include <boost/system/system_error.hpp>
 
 #include "api/answers.hpp"
+#include "api/explain.hpp"
 #include "api/node_impl.hpp"
 #include "base/random.hpp"
 #include "engine/plain_memory.hpp"
@@ -161,6 +162,18 @@ lease_key_choice choice_of(wire::lease_mode m) noexcept {
 }  // namespace
 
 rdma_status node::rdma() const { return impl_->rdma_now(); }
+
+result<route_explanation> node::explain(const std::string& host) const {
+    return explain_route(host, [&rdma = *impl_->rdma](const route::control_path& way) {
+        route::choice none;
+        none.refusal = rdma.why_not_detail();
+        if (!rdma.usable()) return none;
+        auto choice = rdma.choose(way);
+        if (choice) return std::move(*choice);
+        none.refusal = choice.error().message();
+        return none;
+    });
+}
 
 rdma_status node::impl::rdma_now() const {
     const auto& r = *rdma;

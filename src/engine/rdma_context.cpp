@@ -5,7 +5,6 @@
 
 #include "base/log.hpp"
 #include "engine/lease_key_proof.hpp"
-#include "route/choose.hpp"
 #include "route/retry.hpp"
 
 namespace rvget::engine {
@@ -14,7 +13,11 @@ namespace rvget::engine {
 constexpr std::uint32_t reading_entries = 16'384;
 constexpr std::uint32_t serving_entries = 16;
 
-rdma_context::rdma_context(const node_options& options) : options_(options) {
+rdma_context::rdma_context(const node_options& options)
+    : options_(options),
+      pins_{.device = options.device,
+            .gid = route::parse_gid(options.gid),
+            .gid_index = options.gid_index} {
     const auto plan = route::plan_retries(options.retry_window);
     retry_.timeout_exponent = plan.timeout_exponent;
     retry_.retry_count = plan.retry_count;
@@ -76,18 +79,26 @@ result<void> rdma_context::open_device(fabric::provider& provider,
                                        std::optional<wire::lease_mode> unproven) {
     auto listed = provider.list();
     if (!listed) return listed.error();
+    const auto wanted = [&](const route::gid_entry& entry) {
+        return entry.gid == pins_.gid.value_or(entry.gid) &&
+               entry.index == pins_.gid_index.value_or(entry.index);
+    };
     const auto usable = [&](const route::device_facts& d) {
-        if (!options_.device.empty() && d.name != options_.device) return false;
-        return std::any_of(d.ports.begin(), d.ports.end(), [](const route::port_facts& p) {
-            return p.state == route::port_state::active && !p.gids.empty();
+        if (!pins_.device.empty() && d.name != pins_.device) return false;
+        return std::any_of(d.ports.begin(), d.ports.end(), [&](const route::port_facts& p) {
+            return p.state == route::port_state::active &&
+                   std::any_of(p.gids.begin(), p.gids.end(), wanted);
         });
     };
     const auto found = std::find_if(listed.value().begin(), listed.value().end(), usable);
     if (found == listed.value().end()) {
-        const auto& wished = options_.device;
+        std::string what = "no RDMA device";
+        if (!pins_.device.empty()) what += " named " + pins_.device;
+        what += pins_.gid ? " with an active port that has the GID " + pins_.gid->to_string()
+                          : " with an active port and a GID";
+        if (pins_.gid_index) what += " at index " + std::to_string(*pins_.gid_index);
         return failure{device_errc::none,
-                       (wished.empty() ? "no RDMA device" : "no RDMA device named " + wished) +
-                           " with an active port and a GID; see `ibv_devinfo` and `rdma link`"};
+                       what + "; see `rvget list`, `ibv_devinfo` and `rdma link`"};
     }
     auto opened = provider.open(found->name);
     if (!opened) return opened.error();
@@ -157,14 +168,20 @@ fabric::access rdma_context::local_rights() const noexcept {
                                                    : access::local_write;
 }
 
-result<local_port> rdma_context::choose_port(const std::string& own_address,
-                                             const std::string& peer_address) const {
+result<route::choice> rdma_context::choose(const route::control_path& control) const {
     const std::lock_guard lock(facts_mutex_);
     if (auto r = device_->refresh(); !r) return r.error();
+    return route::choose(std::span(&device_->facts(), 1), control, pins_);
+}
+
+result<local_port> rdma_context::choose_port(const std::string& own_address,
+                                             const std::string& peer_address) const {
+    const auto choice = choose({own_address, peer_address});
+    if (!choice) return choice.error();
+    const auto* winner = choice->winner();
+    if (winner == nullptr) return failure{device_errc::none, choice->refusal};
+    const std::lock_guard lock(facts_mutex_);
     const auto& facts = device_->facts();
-    const auto choice = route::choose(std::span(&facts, 1), {own_address, peer_address});
-    const auto* winner = choice.winner();
-    if (winner == nullptr) return failure{device_errc::none, choice.refusal};
     local_port port;
     port.identity = {.port = winner->port,
                      .gid = winner->entry.gid,

@@ -19,6 +19,7 @@
 #include "engine/environment.hpp"
 #include "engine/memory.hpp"
 #include "fabric/fabric.hpp"
+#include "route/choose.hpp"
 #include "wire/descriptor.hpp"
 
 namespace rvget::engine {
@@ -81,6 +82,8 @@ public:
                                                        std::span<std::byte> mapped,
                                                        fabric::access rights);
 
+    /// Every port and GID, with what speaks for or against it towards a peer. As choose_port().
+    [[nodiscard]] result<route::choice> choose(const route::control_path& control) const;
     /// The port and GID to speak to a peer from, by the addresses of the control connection.
     /// Queries the device's tables anew: they change without an event. Blocking (milliseconds).
     [[nodiscard]] result<local_port> choose_port(const std::string& own_address,
@@ -151,6 +154,7 @@ private:
     result<registration> register_in_budget(std::span<std::byte> memory, Register&& how);
 
     const node_options& options_;
+    route::pins pins_;
     mutable std::mutex facts_mutex_;  ///< refresh() and facts(), which workers share
     reason why_not_ = reason::not_configured;
     std::string why_not_detail_;

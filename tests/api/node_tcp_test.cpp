@@ -20,13 +20,6 @@ constexpr std::size_t large = std::size_t{16} << 20;
 
 handle any_handle() { return {node_id{1}, 2}; }
 
-template <class R>
-void check_failure(const result<R>& r, error_code expected, std::string_view named = {}) {
-    BOOST_REQUIRE(!r);
-    BOOST_TEST(r.error().code == expected);
-    BOOST_TEST(r.error().message().find(named) != std::string::npos, r.error().message());
-}
-
 void check_report(const transfer_report& r, std::size_t bytes) {
     BOOST_TEST(r.path == (bytes <= 4096 ? path::inline_answer : path::chunked));
     BOOST_TEST(r.reason == reason::not_configured);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <ostream>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,14 @@ inline constexpr auto patience = 60s;  ///< for what must happen; nothing waits 
 /// of many chunks.
 inline constexpr std::size_t transfer_sizes[] = {
     0, 1, 4095, 4096, 4097, 65536, (std::size_t{1} << 20) + 4097, std::size_t{16} << 20};
+
+/// `named` is part of what it says.
+template <class R>
+void check_failure(const result<R>& r, error_code expected, std::string_view named = {}) {
+    BOOST_REQUIRE(!r);
+    BOOST_TEST(r.error().code == expected);
+    BOOST_TEST(r.error().message().find(named) != std::string::npos, r.error().message());
+}
 
 /// The first `bytes` bytes of the pattern.
 inline std::span<const std::byte> payload(std::size_t bytes) {

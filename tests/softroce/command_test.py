@@ -40,6 +40,17 @@ class CommandOverRdma(unittest.TestCase):
         self.assertEqual(pinned.returncode, 2)
         self.assertIn("not the pinned GID 198.18.77.7", pinned.stdout)
 
+    def test_pinned_gid_is_taken_and_a_foreign_one_leaves_chunks_with_the_reason(self):
+        server, url = self.serve("--gid", ADDRESS)
+        code, report, told = self.get(url, "--gid", ADDRESS)
+        self.assertEqual((code, report["path"], report["gid"]), (0, "rdma", ADDRESS), told)
+        self.assert_copied()
+        code, report, told = self.get(url, "--gid", "198.18.77.7")
+        self.assertEqual((code, report["path"], report["reason"]), (0, "chunked", "not_configured"), told)
+        self.assert_copied()
+        server.terminate()
+        self.assertEqual(server.wait(60), 0)
+
     def serve(self, *options, before=()):
         server = subprocess.Popen(
             [*before, RVGET, "serve", self.path / "data", "--listen", ADDRESS, "--wireup-wait", "10000", *options],
