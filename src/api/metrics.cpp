@@ -161,6 +161,8 @@ std::vector<MetricFamily> metric_families(const metrics_snapshot& s) {
         rdma(s.rdma),
         decisions(c),
         gets(c),
+        gauge("gets_running", "Gets that were begun and not answered yet.",
+              c.gets_started - c.gets_answered),
         histogram("get_duration_seconds", "Gets that brought their bytes.", c.gets),
         histogram("acquire_duration_seconds", "From asking an owner to its answer.", c.acquires),
         histogram("wireup_duration_seconds", "From wanting a queue pair to having it.", c.wireups),

@@ -94,14 +94,45 @@ void consumer_connection::on_closed(const failure& why) {
     failure f = goodbye_.value_or(why);
     if (!goodbye_ && state_ == state::greeting && f.code == connection_errc::lost)
         f.detail += " before it greeted; it may ask for a proof of who is there (a secret, TLS)";
+    if (state_ == state::up && !closing_) log_end(f);
     state_ = state::closed;
     s_.env.cancel(std::exchange(timer_, 0));
+    s_.env.cancel(std::exchange(silence_timer_, 0));
     s_.env.cancel(std::exchange(ended_timer_, 0));
     if (lane_) std::exchange(lane_, nullptr)->retire();
     for (auto& waiter : std::exchange(lane_waiters_, {})) waiter();
     for (auto& [id, p] : std::exchange(pending_, {})) p.done(f, nullptr, {});
     on_up_ = nullptr;
     if (on_closed_) std::exchange(on_closed_, nullptr)(f);
+}
+
+void consumer_connection::log_end(const failure& why) const {
+    // A protocol error was said where it was found; the end of this node is no news.
+    if (why.code == connection_errc::protocol || why.code == node_errc::stopped) return;
+    log(goodbye_ ? log_level::info : log_level::warning,
+        "owner=" + to_.to_string() + " event=connection_lost requests=" +
+            std::to_string(pending_.size()) + " cause=" + quoted(why.message()) +
+            " next=\"the next get connects again; see whether that process runs and its machine "
+            "answers\"");
+}
+
+/// Says once that an owner answers nothing although its connection stands.
+void consumer_connection::watch_for_silence() {
+    silence_timer_ = 0;
+    if (pending_.empty()) return;
+    const auto limit = s_.options.peer_timeout;
+    if (s_.env.now() < heard_ + limit) {
+        silence_timer_ =
+            s_.env.at(heard_ + limit, [self = shared_from_this()] { self->watch_for_silence(); });
+        return;
+    }
+    silence_said_ = true;
+    log(log_level::warning,
+        "owner=" + to_.to_string() +
+            " event=owner_silent requests=" + std::to_string(pending_.size()) +
+            " cause=\"no answer for " + std::to_string(limit.count()) +
+            " ms, though its machine still acknowledges: the process is stopped, hangs or has too "
+            "little CPU\" next=\"look at that process; gets end by their deadlines\"");
 }
 
 std::uint64_t consumer_connection::request(wire::body body, replied done,
@@ -113,7 +144,9 @@ std::uint64_t consumer_connection::request(wire::body body, replied done,
         });
         return id;
     }
+    if (pending_.empty()) heard_ = s_.env.now();
     pending_.emplace(id, pending{std::move(done), into});
+    if (silence_timer_ == 0 && !silence_said_) watch_for_silence();
     link_->send(wire::encode(wire::frame{id, std::move(body)}));
     return id;
 }
@@ -148,6 +181,8 @@ void consumer_connection::on_frame(std::span<const std::byte> head,
 
 void consumer_connection::deliver(wire::frame& f, std::span<const std::byte> payload) {
     const bool filled = std::exchange(filled_, false);
+    heard_ = s_.env.now();
+    silence_said_ = false;
     if (const auto* bye = std::get_if<wire::goodbye>(&f.body))
         return end(connection_errc::lost, "it said goodbye: " + bye->why);
     if (const auto* hello = std::get_if<wire::hello>(&f.body)) {
@@ -261,8 +296,9 @@ void consumer_connection::lane_failed(reason why, const failure& f) {
 }
 
 void consumer_connection::lane_taken_down(const wire::lane_down& m) {
-    const auto detail =
-        "the owner took the connection's queue pair down (" + std::string(to_string(m.why)) + ")";
+    const auto detail = "the owner took the connection's queue pair down (" +
+                        std::string(to_string(m.why)) +
+                        "); the next get makes another, the owner's log has the cause";
     if (m.why == reason::no_lane)
         lane_->fail(reason::no_lane, {connection_errc::queue_pair, detail});
     else

@@ -92,6 +92,8 @@ private:
     void say_goodbye();
     void lane_settled();
     void send_ended_leases();
+    void log_end(const failure& why) const;
+    void watch_for_silence();
 
     services& s_;
     const endpoint_address to_;
@@ -104,6 +106,10 @@ private:
     std::uint16_t version_ = 0;  ///< that both speak, once it is up
     std::uint64_t next_request_ = 1;
     std::unordered_map<std::uint64_t, pending> pending_;
+    /// An owner's process that stands still is told by nothing else: its kernel acknowledges all.
+    time_point heard_{};  ///< the last frame, or the first request after everything was answered
+    environment::timer_id silence_timer_ = 0;
+    bool silence_said_ = false;
     std::optional<wire::frame> announced_;  ///< decoded when its payload was announced
     bool filled_ = false;                   ///< that payload goes to the destination of its pull
     std::optional<std::string> closing_;    ///< why, once it was asked to close

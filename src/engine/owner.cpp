@@ -108,9 +108,21 @@ void owner::reap() {
         if (end > now) break;
         late.push_back(id);
     }
-    for (const auto id : late)
-        if (const auto it = leases_.find(id); it != leases_.end() && !it->second.revoking)
-            revoke(id, it->second, true);
+    std::size_t with_keys = 0;
+    for (const auto id : late) {
+        const auto it = leases_.find(id);
+        if (it == leases_.end() || it->second.revoking) continue;
+        if (it->second.key) ++with_keys;
+        revoke(id, it->second, true);
+    }
+    // One line for all: a consumer that dies leaves as many as it had gets.
+    if (with_keys != 0)
+        log(log_level::warning,
+            "event=leases_expired leases=" + std::to_string(with_keys) +
+                " action=revoke mode=" + std::string(to_string(s_.rdma.lease_keys())) +
+                " cause=\"their consumers did not end them in time\" "
+                "next=\"see whether those processes and their machines are "
+                "up\"");
     arm_reaper();
 }
 
@@ -118,14 +130,9 @@ void owner::reap() {
 void owner::revoke(std::uint64_t lease_id, lease& l, bool abandoned) {
     if (!l.key) return end_lease(leases_.find(lease_id), true);
     const auto mode = l.key->mode();
-    if (abandoned) {
-        log(log_level::warning, "lease=expired action=revoke mode=" + std::string(to_string(mode)) +
-                                    " cause=\"the consumer did not end it in time\"");
-        // One whose connection broke had no way to end it: that is no sign of a consumer to
-        // distrust.
-        if (mode == wire::lease_mode::fence && l.holder->reachable())
-            fenced_.insert(l.holder->consumer().value);
-    }
+    // One whose connection broke had no way to end it: that is no sign of a consumer to distrust.
+    if (abandoned && mode == wire::lease_mode::fence && l.holder->reachable())
+        fenced_.insert(l.holder->consumer().value);
     ++s_.stats.revocations;
     // A fence takes every lease of its lane along: READs with their key no longer arrive either.
     std::vector<std::uint64_t> over{lease_id};

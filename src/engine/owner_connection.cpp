@@ -39,6 +39,7 @@ void owner_connection::start() {
 
 void owner_connection::drop(const failure& why) {
     if (!why_) why_ = why;
+    end_is_known_ = true;
     link_->close();
 }
 
@@ -46,6 +47,7 @@ void owner_connection::close(const std::string& why) {
     if (!open_) return;
     if (greeted_) send(0, wire::goodbye{why});  // a stranger is told nothing
     link_->close(greeted_);
+    end_is_known_ = true;
     closing_ = true;  // a peer that does not read holds up nothing
     destroy_lanes_if_over();
 }
@@ -72,11 +74,18 @@ void owner_connection::protocol_error(const std::string& what) {
     if (!greeted_) return drop({connection_errc::protocol, what});
     log(log_level::warning, "peer=" + link_->peer_name() + " action=close cause=" + quoted(what));
     send(0, wire::goodbye{"protocol error: " + what});
+    end_is_known_ = true;
     link_->close(true);
 }
 
 void owner_connection::on_closed(const failure& why) {
     open_ = false;
+    if (greeted_ && !end_is_known_ && why.code != node_errc::stopped)
+        log(leases_ != 0 ? log_level::warning : log_level::info,
+            "consumer=" + link_->peer_name() + " event=connection_lost leases=" +
+                std::to_string(leases_) + " cause=" + quoted(why.message()) +
+                " next=\"its leases are revoked at their ends, its references are released; see "
+                "whether that process runs and its machine answers\"");
     s_.env.cancel(std::exchange(handshake_timer_, 0));
     for (auto& [key, w] : std::exchange(waiting_, {})) s_.env.cancel(w.timer);
     for (const auto& [slot_id, count] : std::exchange(references_, {}))
@@ -517,6 +526,7 @@ void owner_connection::give_up(std::uint32_t generation, reason tell,
 
 void owner_connection::handle(std::uint64_t, wire::goodbye& m) {
     log(log_level::debug, "peer=" + link_->peer_name() + " goodbye=" + quoted(m.why));
+    end_is_known_ = true;
     link_->close();
 }
 

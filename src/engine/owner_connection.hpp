@@ -106,6 +106,7 @@ private:
     bool rdma_known_ = false;  ///< the version that both speak has offers and lanes
     bool open_ = true;
     bool closing_ = false;
+    bool end_is_known_ = false;  ///< a goodbye was said, or this end says why it closed
     node_id consumer_;
     environment::timer_id handshake_timer_ = 0;
     std::size_t leases_ = 0;

@@ -10,6 +10,12 @@
 
 namespace rvget::engine {
 
+/// What is posted completes or fails within a retry window, says the specification. A device whose
+/// own port is down may do neither (rxe queues such a packet again for ever): without an end to
+/// that its lane would hold up every get until its deadline.
+constexpr duration least_patience = std::chrono::seconds(5);
+constexpr int patience_in_windows = 4;
+
 struct read_lane::wiring {
     std::string own_address;
     std::string peer_address;
@@ -242,9 +248,28 @@ bool read_lane::post_batch() {
         posted_.push_back({next_id_ + i, std::move(jobs[i]), requests[i].bytes});
     }
     next_id_ += n;
+    if (posted_.size() == n) progress_ = now;
+    if (progress_timer_ == 0) watch_progress();
     s_.rdma.posted(static_cast<std::uint32_t>(n));
     s_.env.expect_completions();
     return true;
+}
+
+void read_lane::watch_progress() {
+    progress_timer_ = 0;
+    if (state_ != state::up || posted_.empty()) return;
+    const auto limit = std::max(least_patience, patience_in_windows * s_.rdma.retry_window());
+    if (s_.env.now() < progress_ + limit) {
+        progress_timer_ =
+            s_.env.at(progress_ + limit, [self = shared_from_this()] { self->watch_progress(); });
+        return;
+    }
+    fail(reason::get_failed,
+         {connection_errc::queue_pair,
+          "no READ completed for " +
+              std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()) +
+              " ms, and the device reports no error, on " + describe() +
+              "; see whether its port is up (`rdma link`), and `rvget check HOST`"});
 }
 
 void read_lane::on_completion(const fabric::completion& c) {
@@ -257,6 +282,7 @@ void read_lane::on_completion(const fabric::completion& c) {
     note_refused(c);
     if (state_ == state::draining) return;  // the marker settles the rest
     if (c.status == fabric::completion_status::success) {
+        progress_ = s_.env.now();
         credit_through(c.id);
         if (state_ == state::up) pump();
         if (retiring_) retire();
@@ -323,6 +349,7 @@ void read_lane::end(const std::shared_ptr<read_job>& job, read_job::outcome o, c
 void read_lane::fail(reason why, const failure& f, scope s) {
     if (state_ == state::draining || state_ == state::closed) return;
     state_ = state::draining;
+    s_.env.cancel(std::exchange(progress_timer_, 0));
     failure_ = f;
     scope_ = s;
     if (!retiring_) {

@@ -113,6 +113,7 @@ private:
     void connected(const failure& f);
     void pump();
     bool post_batch();
+    void watch_progress();
     void settle(read_job& job);
     void end(const std::shared_ptr<read_job>& job, read_job::outcome o, const failure& f);
     void credit_through(std::uint64_t id);
@@ -148,6 +149,8 @@ private:
     std::unique_ptr<fabric::queue_pair> queue_pair_;
     std::list<std::shared_ptr<read_job>> waiting_;  ///< jobs with bytes still to post, in turn
     std::deque<posted_request> posted_;
+    time_point progress_{};  ///< of what is posted: the last completion, or the first post
+    environment::timer_id progress_timer_ = 0;
     std::shared_ptr<read_lane> self_;  ///< while the queue pair lives
 };
 

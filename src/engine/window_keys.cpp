@@ -156,8 +156,10 @@ void window_keys::on_completion(const fabric::completion& c) {
     if (closed_) return;  // the marker settles the rest
     if (c.status != fabric::completion_status::success) {
         s_.stats.completion_failed(c.status);
-        return failed({connection_errc::queue_pair, "a memory window's request ended with \"" +
-                                                        std::string(to_string(c.status)) + "\""});
+        return failed(
+            {connection_errc::queue_pair, "a memory window's request ended with \"" +
+                                              std::string(to_string(c.status)) +
+                                              "\"; its consumer makes another queue pair"});
     }
     while (!closed_ && !posted_.empty() && posted_.front().id <= c.id) {
         const auto w = std::move(posted_.front().on);

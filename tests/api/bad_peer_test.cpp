@@ -2,7 +2,9 @@
 // consumer. Nobody crashes or hangs, errors are typed, and an owner goes on serving the others.
 
 #include <algorithm>
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -595,6 +597,68 @@ BOOST_AUTO_TEST_CASE(goodbye_in_the_middle_is_lost_with_its_reason) {
     });
     BOOST_TEST(f.code == make_error_code(connection_errc::lost));
     BOOST_TEST(f.detail.find("maintenance") != std::string::npos);
+}
+
+/// Lines with `part`, which come from another thread.
+class counted_lines {
+public:
+    explicit counted_lines(std::string part) {
+        set_log_sink([this, part = std::move(part)](log_level, std::string_view line) {
+            const std::lock_guard lock(mutex_);
+            if (line.find(part) != std::string_view::npos) lines_.emplace_back(line);
+            more_.notify_all();
+        });
+    }
+    ~counted_lines() { set_log_sink({}); }
+    bool comes() {
+        std::unique_lock lock(mutex_);
+        return more_.wait_for(lock, patience, [this] { return !lines_.empty(); });
+    }
+    std::vector<std::string> all() {
+        const std::lock_guard lock(mutex_);
+        return lines_;
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable more_;
+    std::vector<std::string> lines_;
+};
+
+BOOST_AUTO_TEST_CASE(contract_7_4_owner_that_answers_nothing_is_logged_once_with_cause_and_step) {
+    counted_lines silent("event=owner_silent");
+    node_options o;
+    o.peer_timeout = 100ms;
+    auto consumer = start_tcp_node(o);
+    const scripted_owner owner([&](const raw_socket& s) {
+        const auto asked = s.read_frame();
+        if (!asked || !silent.comes()) return;
+        wire::acquire_reply reply;
+        reply.answer = wire::answer::not_found;
+        s.write(wire::frame{asked->frame.id, reply});
+        static_cast<void>(s.read_to_end());
+    });
+    const auto got = consumer.get(owner.target(), {.deadline = patience});
+    BOOST_REQUIRE(!got);
+    BOOST_TEST(got.error().code == make_error_code(request_errc::not_found));
+    BOOST_TEST(consumer.shutdown(5s));
+    const auto lines = silent.all();
+    BOOST_REQUIRE(lines.size() == 1u);
+    BOOST_TEST(lines[0].find("requests=1 cause=\"no answer for 100 ms") != std::string::npos,
+               lines[0]);
+    BOOST_TEST(lines[0].find("next=\"look at that process") != std::string::npos, lines[0]);
+}
+
+BOOST_AUTO_TEST_CASE(contract_7_4_connection_that_breaks_is_logged_once_with_cause_and_step) {
+    counted_lines lost("event=connection_lost");
+    const auto f = failure_of_get([](const raw_socket& s) {
+        static_cast<void>(s.read_frame());  // and then it is gone
+    });
+    BOOST_TEST(f.code == make_error_code(connection_errc::lost));
+    const auto lines = lost.all();
+    BOOST_REQUIRE(lines.size() == 1u);
+    BOOST_TEST(lines[0].find(" requests=1 cause=") != std::string::npos, lines[0]);
+    BOOST_TEST(lines[0].find("next=\"the next get connects again") != std::string::npos, lines[0]);
 }
 
 BOOST_AUTO_TEST_CASE(busy_for_longer_than_the_deadline_is_busy) {

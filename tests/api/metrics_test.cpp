@@ -45,6 +45,7 @@ BOOST_AUTO_TEST_CASE(contract_9_1_gets_count_on_both_sides_by_path_and_reason) {
     BOOST_TEST(value_of(at_consumer, "rvget_gets_total{result=\"ok\"}") == 0);
     BOOST_TEST(value_of(at_consumer, "rvget_gets_total{result=\"other_path\"}") == 4);
     BOOST_TEST(value_of(at_consumer, "rvget_gets_total{result=\"error\"}") == 0);
+    BOOST_TEST(value_of(at_consumer, "rvget_gets_running") == 0);
     BOOST_TEST(value_of(at_consumer, "rvget_get_duration_seconds_count") == 4);
     BOOST_TEST(value_of(at_consumer, "rvget_get_duration_seconds_bucket{le=\"+Inf\"}") == 4);
     BOOST_TEST(value_of(at_consumer, "rvget_acquire_duration_seconds_count") == 4);

@@ -203,6 +203,20 @@ BOOST_AUTO_TEST_CASE(nth_read_fails_and_what_follows_it_is_flushed) {
     BOOST_TEST(!a.poll().has_value());
 }
 
+BOOST_AUTO_TEST_CASE(queue_pair_that_breaks_before_a_call_is_in_error_and_the_call_reaches_it) {
+    open();
+    connect_ends();
+    plan->break_queue_pair(call::post_reads, 2);
+    BOOST_TEST(post(read(1)).has_value());
+    net.run();
+    BOOST_TEST(a.poll().value().status == completion_status::success);
+    BOOST_TEST(post(read(2)).has_value());
+    BOOST_TEST(a.qp->state().value() == queue_pair_state::error);
+    net.run();
+    BOOST_TEST(a.poll().value().status == completion_status::flushed);
+    BOOST_TEST(plan->count(call::to_error) == 0u);  // nobody asked for it
+}
+
 BOOST_AUTO_TEST_CASE(failed_read_spoils_its_own_queue_pair_only) {
     open();
     connect_ends();

@@ -2,9 +2,11 @@
 // answers questions through files in the directory that both hosts share.
 //
 //     softroce_owner SHARE [--large] [--region] [--rdma-disabled] [--lease-timeout MS]
-//         [--all-by-rdma] [--size BYTES]...
+//         [--all-by-rdma] [--port PORT] [--peer-timeout MS] [--size BYTES]...
 //
-// With --region the payloads lie in memory of its own that it registers.
+// With --region the payloads lie in memory of its own that it registers. The question `break` has
+// the queue pair of its next lease go to error; `log` asks for the warnings since the last such
+// question.
 
 #include <array>
 #include <chrono>
@@ -14,13 +16,16 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <rvget/node.hpp>
+#include <rvget/log.hpp>
 
+#include "api/node_impl.hpp"
+#include "fabric/fault/fault_provider.hpp"
 #include "softroce/payload_sizes.hpp"
 #include "support/pattern.hpp"
 
@@ -60,6 +65,28 @@ std::string resources_line() {
     return out.str();
 }
 
+/// What the library warned of since it was asked last; it is on standard error too.
+class warnings {
+public:
+    warnings() {
+        rvget::set_log_sink([this](rvget::log_level level, std::string_view line) {
+            if (level < rvget::log_level::warning) return;
+            std::cerr << "owner: " << line << '\n';
+            const std::lock_guard lock(mutex_);
+            lines_.append(line).append("\n");
+        });
+    }
+    ~warnings() { rvget::set_log_sink({}); }
+    std::string take() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(lines_, {});
+    }
+
+private:
+    std::mutex mutex_;
+    std::string lines_;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -72,6 +99,7 @@ int main(int argc, char** argv) {
     std::vector<std::uint64_t> sizes(rvget::test::payload_sizes.begin(),
                                      rvget::test::payload_sizes.end());
     bool in_region = false;
+    warnings said;
     for (int i = 2; i < argc; ++i) {
         const std::string a = argv[i];
         if (a == "--region") in_region = true;
@@ -82,9 +110,14 @@ int main(int argc, char** argv) {
             o.inline_max = 0;
             o.rdma_min_bytes = 1;
         }
+        if (a == "--port") o.listen->port = static_cast<std::uint16_t>(atoi(argv[++i]));
+        if (a == "--peer-timeout") o.peer_timeout = std::chrono::milliseconds(atoi(argv[++i]));
         if (a == "--lease-timeout") o.lease_timeout = std::chrono::milliseconds(atoi(argv[++i]));
     }
-    auto started = rvget::node::start(o);
+    namespace fault = rvget::fabric::fault;
+    auto plan = std::make_shared<fault::plan>();
+    const auto provider = fault::make_fault_provider(rvget::fabric::make_provider(o.mlx5), plan);
+    auto started = rvget::start_node_on(provider.get(), o);
     if (!started) {
         std::cerr << started.error().message() << '\n';
         return 1;
@@ -112,14 +145,19 @@ int main(int argc, char** argv) {
     for (;;) {
         // Guests cannot notify each other about a shared file, so it is looked for.
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        for (const std::string question : {"statistics", "resources", "release", "quit"}) {
+        for (const std::string question :
+             {"statistics", "resources", "release", "break", "log", "quit"}) {
             const auto ask = share / ("ask." + question);
             if (!fs::exists(ask)) continue;
             fs::remove(ask);
             if (question == "release")
                 for (const auto& h : handles) static_cast<void>(node.release(h));
-            publish(share / ("answer." + question),
-                    question == "resources" ? resources_line() : statistics_line(node));
+            if (question == "break")
+                plan->break_queue_pair(fault::call::post_bind,
+                                       plan->count(fault::call::post_bind) + 1);
+            publish(share / ("answer." + question), question == "resources" ? resources_line()
+                                                    : question == "log"     ? said.take()
+                                                                        : statistics_line(node));
             if (question != "quit") continue;
             if (in_region && !registered.unregister().wait_for(std::chrono::seconds(5))) return 4;
             return node.shutdown(std::chrono::seconds(5)) ? 0 : 3;

@@ -59,11 +59,35 @@ public:
         while (lines >> size >> text) urls[size] = url::parse(text).value();
         BOOST_REQUIRE_GE(urls.size(), payload_sizes.size());
     }
+    /// A new process in the place of the one that runs, which is killed.
+    void restart() {
+        running_ = false;
+        start(arguments_);
+    }
+    /// Runs a command on the owner's host; returns what it printed.
+    std::string run(const std::string& command) {
+        host("run " + command);
+        const auto output = take(share() / "host.output");
+        BOOST_REQUIRE_MESSAGE(output.find("FAILED") == std::string::npos, output);
+        return output;
+    }
+    /// Its machine ends as one without power. Nothing can be asked of it any more.
+    void cut_power() {
+        gone_ = true;
+        host("cut-power");
+    }
+    /// What it warned of since this was asked last.
+    std::string log() {
+        std::ofstream(share() / "ask.log");
+        return take(share() / "answer.log");
+    }
     void signal(const std::string& name) {
         if (name == "KILL") running_ = false;
         host("signal " + name);
     }
-    void exit() { host("exit"); }
+    void exit() {
+        if (!gone_) host("exit");
+    }
 
     struct statistics {
         std::uint64_t granted = 0, released = 0, expired = 0, active = 0, slots = 0;
@@ -86,6 +110,7 @@ public:
 
 private:
     bool running_ = false;
+    bool gone_ = false;
     std::string arguments_;
 
     static std::filesystem::path share() { return std::getenv("RVGET_BENCH_SHARE"); }

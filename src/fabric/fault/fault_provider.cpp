@@ -7,11 +7,13 @@
 namespace rvget::fabric::fault {
 namespace {
 
-/// Counts the call, runs its hooks around it, and makes it fail where the plan says so.
+/// Counts the call, runs its hooks around it, and makes it fail, or its queue pair `on` break,
+/// where the plan says so.
 template <class Result, class Call>
-Result run(plan& p, call kind, Call&& real) {
+Result run(plan& p, call kind, Call&& real, queue_pair* on = nullptr) {
     auto script = p.enter(kind);
     for (const auto& f : script.before) f();
+    if (script.breaks && on != nullptr) (void)on->to_error();
     Result r = script.error ? Result(std::move(*script.error)) : Result(real());
     for (const auto& f : script.after) f();
     return r;
@@ -159,7 +161,7 @@ public:
 private:
     template <class Call>
     result<void> call_void(call kind, Call&& real) {
-        return run<result<void>>(*plan_, kind, std::forward<Call>(real));
+        return run<result<void>>(*plan_, kind, std::forward<Call>(real), beneath_.get());
     }
 
     /// Behind a READ that is to fail every request must be seen to be flushed.

@@ -46,6 +46,11 @@ void plan::after(call kind, std::uint64_t nth, hook f) {
     actions_.push_back({kind, nth, when::after, {}, std::move(f)});
 }
 
+void plan::break_queue_pair(call kind, std::uint64_t nth) {
+    const std::lock_guard lock(mutex_);
+    actions_.push_back({kind, nth, when::broken, {}, {}});
+}
+
 void plan::fail_read(std::uint64_t nth, completion_status status) {
     const std::lock_guard lock(mutex_);
     read_actions_.push_back({nth, status});
@@ -89,6 +94,9 @@ plan::entry plan::enter(call kind) {
                 break;
             case when::after:
                 found.after.push_back(a.run);
+                break;
+            case when::broken:
+                found.breaks = true;
                 break;
         }
     }

@@ -59,6 +59,9 @@ public:
     /// was posted behind it completes as flushed. From its post on, all requests of that queue
     /// pair are signalled. READs in flight on it must differ by id.
     void fail_read(std::uint64_t nth, completion_status status);
+    /// The queue pair of the `nth` call of `kind`, which must be one of a queue pair, is taken to
+    /// error just before it, as an error of its own would: nobody above is told.
+    void break_queue_pair(call kind, std::uint64_t nth);
     /// The `nth` READ is posted with a key that nobody has: the peer's NIC itself refuses it.
     void refuse_read(std::uint64_t nth);
 
@@ -73,6 +76,7 @@ public:
         std::vector<hook> before;
         std::vector<hook> after;
         std::optional<failure> error;
+        bool breaks = false;  ///< the queue pair
     };
     [[nodiscard]] entry enter(call kind);
     /// Counts `n` READs; returns the index within them of the first that is to fail, and how.
@@ -83,7 +87,7 @@ public:
     [[nodiscard]] std::optional<doomed_read> count_reads(std::size_t n);
 
 private:
-    enum class when : std::uint8_t { instead, before, after };
+    enum class when : std::uint8_t { instead, before, after, broken };
     struct action {
         call kind = call::any;
         std::uint64_t nth = 0;
