@@ -120,7 +120,8 @@ void consumer_connection::log_end(const failure& why) const {
 void consumer_connection::watch_for_silence() {
     silence_timer_ = 0;
     if (pending_.empty()) return;
-    const auto limit = s_.options.peer_timeout;
+    // By then a machine that does not answer has ended the connection.
+    const auto limit = 2 * s_.options.peer_timeout;
     if (s_.env.now() < heard_ + limit) {
         silence_timer_ =
             s_.env.at(heard_ + limit, [self = shared_from_this()] { self->watch_for_silence(); });

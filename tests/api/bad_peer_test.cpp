@@ -644,7 +644,7 @@ BOOST_AUTO_TEST_CASE(contract_7_4_owner_that_answers_nothing_is_logged_once_with
     BOOST_TEST(consumer.shutdown(5s));
     const auto lines = silent.all();
     BOOST_REQUIRE(lines.size() == 1u);
-    BOOST_TEST(lines[0].find("requests=1 cause=\"no answer for 100 ms") != std::string::npos,
+    BOOST_TEST(lines[0].find("requests=1 cause=\"no answer for 200 ms") != std::string::npos,
                lines[0]);
     BOOST_TEST(lines[0].find("next=\"look at that process") != std::string::npos, lines[0]);
 }
