@@ -1,12 +1,15 @@
 // The processes behind tests/perf/wireup: how long the first get of a consumer takes whose control
 // connection is up.
 //
-//     first_get owner ADDRESS PORT BYTES     prints a URL, serves until its standard input ends
-//     first_get consumer URL BYTES COUNT     prints one JSON object: medians in microseconds
+//     first_get owner ADDRESS PORT BYTES SPARES      prints a URL, serves until its input ends
+//     first_get consumer URL BYTES COUNT HOW SPARES  prints one JSON object: medians in
+//     microseconds
 //
 // Each get has a node of its own in the one process, which has a region to READ into and has asked
-// for the slot's metadata. "cold": nothing more. "again": the same node's second get, with all
-// there is. Between what is measured both ends get a moment in which to finish what goes on behind.
+// for the slot's metadata. HOW is when it makes its queue pair: lazy, prepared
+// (node_options::wireup), or warm: by async_warm before. "first" is its first get, "again" its
+// second, with all there is. Between what is measured both ends get a moment in which to finish
+// what goes on behind.
 
 #include <algorithm>
 #include <chrono>
@@ -35,8 +38,9 @@ rvget::node_options options() {
     return o;
 }
 
-int own(const char* address, const char* port, std::size_t bytes) {
+int own(const char* address, const char* port, std::size_t bytes, std::uint32_t spares) {
     auto o = options();
+    o.spare_queue_pairs = spares;
     o.listen = rvget::endpoint_address{address, static_cast<std::uint16_t>(std::atoi(port))};
     auto node = rvget::node::start(o).value();
     auto s = node.make_staging(bytes).value();
@@ -51,8 +55,11 @@ int own(const char* address, const char* port, std::size_t bytes) {
 /// One consumer, on this thread alone but for what its node keeps for calls that block.
 class consumer {
 public:
-    consumer(const rvget::url& from, std::size_t bytes) : from_(from), memory_(bytes) {
+    consumer(const rvget::url& from, std::size_t bytes, const std::string& how,
+             std::uint32_t spares)
+        : from_(from), memory_(bytes), node_(start(context_, how, spares)) {
         ask([&](auto done) { node_.async_metadata(from_, std::move(done)); });
+        if (how == "warm") ask([&](auto done) { node_.async_warm(from_, {}, std::move(done)); });
         region_.emplace(node_.register_region(memory_).value());
         settle();
     }
@@ -90,6 +97,13 @@ public:
     [[nodiscard]] bool right() const { return right_; }
 
 private:
+    static rvget::node start(boost::asio::io_context& context, const std::string& how,
+                             std::uint32_t spares) {
+        auto o = options();
+        o.wireup = how == "prepared" ? rvget::wireup_choice::prepared : rvget::wireup_choice::lazy;
+        o.spare_queue_pairs = spares;
+        return rvget::node::start(o, context).value();
+    }
     template <class Begin>
     void ask(Begin begin) {
         bool over = false;
@@ -104,7 +118,7 @@ private:
     rvget::url from_;
     std::vector<std::byte> memory_;
     boost::asio::io_context context_;
-    rvget::node node_ = rvget::node::start(options(), context_).value();
+    rvget::node node_;
     std::optional<rvget::region> region_;
     bool right_ = true;
 };
@@ -115,20 +129,21 @@ double median(std::vector<double> values) {
     return *middle;
 }
 
-int consume(const std::string& text, std::size_t bytes, int count) {
+int consume(const std::string& text, std::size_t bytes, int count, const std::string& how,
+            std::uint32_t spares) {
     const auto from = rvget::url::parse(text).value();
-    std::vector<double> cold;
+    std::vector<double> first;
     std::vector<double> again;
     for (int i = 0; i < count; ++i) {
-        consumer c(from, bytes);
-        cold.push_back(c.get_us());
+        consumer c(from, bytes, how, spares);
+        first.push_back(c.get_us());
         again.push_back(c.get_us());
         if (!c.right()) {
             std::fputs("first_get: a get failed, or did not bring its bytes by READ\n", stderr);
             return 1;
         }
     }
-    std::printf("{\"cold\": %.3f, \"again\": %.3f}\n", median(cold), median(again));
+    std::printf("{\"first\": %.3f, \"again\": %.3f}\n", median(first), median(again));
     return 0;
 }
 
@@ -136,9 +151,11 @@ int consume(const std::string& text, std::size_t bytes, int count) {
 
 int main(int argc, char** argv) {
     const std::string role = argc > 1 ? argv[1] : "";
-    if (role == "owner" && argc == 5)
-        return own(argv[2], argv[3], std::strtoull(argv[4], nullptr, 10));
-    if (role == "consumer" && argc == 5 && std::atoi(argv[4]) > 0)
-        return consume(argv[2], std::strtoull(argv[3], nullptr, 10), std::atoi(argv[4]));
+    const auto spares = static_cast<std::uint32_t>(argc > 2 ? std::atoi(argv[argc - 1]) : 0);
+    if (role == "owner" && argc == 6)
+        return own(argv[2], argv[3], std::strtoull(argv[4], nullptr, 10), spares);
+    if (role == "consumer" && argc == 7 && std::atoi(argv[4]) > 0)
+        return consume(argv[2], std::strtoull(argv[3], nullptr, 10), std::atoi(argv[4]), argv[5],
+                       spares);
     return 2;
 }
