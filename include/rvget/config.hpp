@@ -47,6 +47,13 @@ enum class mlx5_choice : std::uint8_t {
     devx,       ///< this library, on queue pairs of its own making; not built yet: as verbs_qp
 };
 
+/// When a consumer makes the two ends of the queue pair over which it READs from an owner.
+enum class wireup_choice : std::uint8_t {
+    lazy,      ///< at the first get that can use it
+    prepared,  ///< its own end with the control connection, the owner's at the first get
+    eager,     ///< both ends with the control connection, so that no get pays for them
+};
+
 struct node_options {
     /// Where to serve; none: this node only gets. Port 0 takes a free one.
     std::optional<endpoint_address> listen;
@@ -66,6 +73,12 @@ struct node_options {
     /// As consumer. `from_environment()` also sets it where RVGET_MLX5 is auto, off, verbs_qp or
     /// devx. What came of it is in node::rdma().
     mlx5_choice mlx5 = mlx5_choice::automatic;
+
+    /// As consumer. node::async_warm() brings up both ends of one connection, whatever this says.
+    wireup_choice wireup = wireup_choice::prepared;
+    /// Queue pairs made ahead of need, in the background, of each kind that the node uses: an
+    /// owner's for new consumers, a consumer's for new owners. At most 64; 0: none.
+    std::uint32_t spare_queue_pairs = 2;
 
     /// As owner: what keys leases have.
     lease_key_choice lease_keys = lease_key_choice::strongest;

@@ -86,6 +86,8 @@ struct node_statistics {
     std::uint64_t registered_bytes = 0;
     std::uint64_t queue_pairs_made = 0;
     std::uint64_t queue_pairs_failed = 0;
+    std::uint64_t spare_queue_pairs = 0;       ///< made ahead of need and not used yet
+    std::uint64_t spare_queue_pairs_used = 0;  ///< of those made
 };
 
 /// Whether RDMA can run on this node, and why not.
@@ -263,6 +265,28 @@ public:
         return async_connect(to, call_options{}, std::forward<Token>(token));
     }
 
+    /// Brings up all that a first get would wait for, ahead of it: the control connection to an
+    /// owner and both ends of a queue pair. Gets meanwhile share in it, and so do other calls of
+    /// this. No error where RDMA cannot run: the result says why. The errors are those of
+    /// async_connect.
+    template <class Token>
+    auto async_warm(const endpoint_address& to, const call_options& options, Token&& token) {
+        return initiate<warm_result>(
+            [this, to, options](operation o, auto done) {
+                begin_warm(o, to, {}, options, std::move(done));
+            },
+            std::forward<Token>(token));
+    }
+    /// The same towards the owner of a slot; another one there is `wrong_owner`.
+    template <class Token>
+    auto async_warm(const url& of, const call_options& options, Token&& token) {
+        return initiate<warm_result>(
+            [this, of, options](operation o, auto done) {
+                begin_warm(o, of.address, of.handle.owner, options, std::move(done));
+            },
+            std::forward<Token>(token));
+    }
+
     [[nodiscard]] result<get_result> get(const url& from, const get_options& options = {});
     [[nodiscard]] result<get_pinned_result> get_pinned(const url& from,
                                                        const get_options& options = {});
@@ -283,6 +307,8 @@ public:
     result<std::uint32_t> release(const url& of, const call_options& options = {});
     [[nodiscard]] result<node_id> connect(const endpoint_address& to,
                                           const call_options& options = {});
+    result<warm_result> warm(const endpoint_address& to, const call_options& options = {});
+    result<warm_result> warm(const url& of, const call_options& options = {});
 
     // ---- Both.
 
@@ -343,6 +369,8 @@ private:
     void begin_add_reference(operation, const url&, const call_options&, callback<std::uint32_t>);
     void begin_release(operation, const url&, const call_options&, callback<std::uint32_t>);
     void begin_connect(operation, const endpoint_address&, const call_options&, callback<node_id>);
+    void begin_warm(operation, const endpoint_address&, std::optional<node_id>, const call_options&,
+                    callback<warm_result>);
     static void cancel(const std::weak_ptr<impl>& i, operation o);
 
     /// Ties a begin function to a completion token: handler on its executor, work kept there until

@@ -11,6 +11,7 @@
 
 #include <rvget/detail/function.hpp>
 #include <rvget/error.hpp>
+#include <rvget/handle.hpp>
 #include <rvget/path.hpp>
 
 namespace rvget {
@@ -32,6 +33,14 @@ struct get_options {
 /// Per call that moves no bytes; what is not set comes from the node's options.
 struct call_options {
     std::optional<std::chrono::milliseconds> deadline{};
+};
+
+/// What bringing up the connection to an owner came to. That RDMA cannot run is no error: gets take
+/// another path then, and say the same reason.
+struct warm_result {
+    node_id owner;
+    rvget::reason reason = rvget::reason::ok;  ///< `ok`: the next get's READ can be posted at once
+    std::string detail;                        ///< the sentence for people, where it is not `ok`
 };
 
 /// Which way the bytes took, why, over what, and where the time went. Filled on errors as far as

@@ -76,6 +76,9 @@ result<void> node_options::validate() const {
     if (spin < 0us || spin > 1h) return wrong("spin is negative or more than an hour");
     if (read_depth < 1 || read_depth > 128)
         return wrong("read_depth is " + std::to_string(read_depth) + " and between 1 and 128");
+    if (spare_queue_pairs > 64)
+        return wrong("spare_queue_pairs is " + std::to_string(spare_queue_pairs) +
+                     " and at most 64");
     if (read_piece_bytes < 4096) return wrong("read_piece_bytes is less than 4096");
     if (chunk_bytes < 4096 || chunk_bytes > std::size_t{16} << 20)
         return wrong("chunk_bytes is " + std::to_string(chunk_bytes) +

@@ -23,6 +23,7 @@ struct metrics_snapshot {
     rdma_status rdma{};
     std::size_t slots = 0;
     std::size_t regions = 0;
+    std::size_t spare_queue_pairs = 0;
 };
 
 std::vector<prometheus::MetricFamily> metric_families(const metrics_snapshot& s);

@@ -227,7 +227,9 @@ node_statistics node::impl::count() const {
             .bytes_copied = c.bytes_copied,
             .registered_bytes = rdma->usable() ? rdma->memory().stats().registered_bytes : 0,
             .queue_pairs_made = c.lanes_made,
-            .queue_pairs_failed = c.lanes_failed};
+            .queue_pairs_failed = c.lanes_failed,
+            .spare_queue_pairs = core->spare_queue_pairs(),
+            .spare_queue_pairs_used = c.spares_used};
 }
 
 node_statistics node::statistics() const {
@@ -245,7 +247,8 @@ metrics_snapshot node::impl::snapshot() const {
             rdma->usable() ? rdma->memory().stats() : engine::pool::statistics{},
             rdma_now(),
             core->owner().slot_count(),
-            core->consumer().regions().size()};
+            core->consumer().regions().size(),
+            core->spare_queue_pairs()};
 }
 
 metrics_snapshot node::impl::snapshot_now() {
@@ -493,6 +496,14 @@ void node::impl::ask_owner(operation op, const endpoint_address& to, const call_
     });
 }
 
+void node::impl::ask_warm(operation op, const endpoint_address& to, std::optional<node_id> owner,
+                          const call_options& o, told<warm_result> done) {
+    const auto deadline = deadline_of(o.deadline);
+    runtime->post([this, op, to, owner, deadline, done = std::move(done)]() mutable {
+        core->consumer().warm(to, owner, deadline, std::move(done), op);
+    });
+}
+
 namespace {
 
 /// Makes of a callback one that takes the sentence too, which an asynchronous form has no room for.
@@ -524,6 +535,11 @@ void node::begin_release(operation o, const url& of, const call_options& options
 void node::begin_connect(operation o, const endpoint_address& to, const call_options& options,
                          callback<node_id> done) {
     impl_->ask_owner(o, to, options, code_only(std::move(done)));
+}
+
+void node::begin_warm(operation o, const endpoint_address& to, std::optional<node_id> owner,
+                      const call_options& options, callback<warm_result> done) {
+    impl_->ask_warm(o, to, owner, options, code_only(std::move(done)));
 }
 
 void node::cancel(const std::weak_ptr<impl>& weak, operation o) {
@@ -599,6 +615,17 @@ result<std::uint32_t> node::release(const url& of, const call_options& o) {
 result<node_id> node::connect(const endpoint_address& to, const call_options& o) {
     return blocking<node_id>(
         [&](auto done) { impl_->ask_owner(next_operation(), to, o, std::move(done)); });
+}
+
+result<warm_result> node::warm(const endpoint_address& to, const call_options& o) {
+    return blocking<warm_result>(
+        [&](auto done) { impl_->ask_warm(next_operation(), to, {}, o, std::move(done)); });
+}
+
+result<warm_result> node::warm(const url& of, const call_options& o) {
+    return blocking<warm_result>([&](auto done) {
+        impl_->ask_warm(next_operation(), of.address, of.handle.owner, o, std::move(done));
+    });
 }
 
 }  // namespace rvget

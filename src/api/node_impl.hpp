@@ -70,6 +70,8 @@ struct node::impl : std::enable_shared_from_this<node::impl> {
                        wire::reference_change change, told<std::uint32_t> done);
     void ask_owner(operation op, const endpoint_address& to, const call_options& o,
                    told<node_id> done);
+    void ask_warm(operation op, const endpoint_address& to, std::optional<node_id> owner,
+                  const call_options& o, told<warm_result> done);
     /// On the strand, or after it has stopped.
     [[nodiscard]] node_statistics count() const;
     [[nodiscard]] metrics_snapshot snapshot() const;

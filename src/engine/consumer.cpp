@@ -144,6 +144,23 @@ void consumer::connect(const endpoint_address& to, time_point deadline,
         });
 }
 
+void consumer::warm(const endpoint_address& at, std::optional<node_id> owner, time_point deadline,
+                    unique_function<void(const failure&, warm_result)> done,
+                    std::uint64_t operation) {
+    const auto finish = answer_once(at, deadline, operation, std::move(done));
+    with_connection(
+        at, [finish, owner, at](const failure& f,
+                                const std::shared_ptr<consumer_connection>& connection) {
+            if (f.code) return finish(f, {});
+            const auto there = connection->owner();
+            if (owner && there != *owner) return finish(wrong_owner(at), {});
+            connection->warm(
+                [finish, there](const failure& g, const consumer_connection::readiness& r) {
+                    finish(g, {there, r.why, r.detail});
+                });
+        });
+}
+
 void consumer::ask(const endpoint_address& at, node_id owner, wire::body request,
                    time_point deadline,
                    unique_function<void(const failure&, const wire::body*)> done,

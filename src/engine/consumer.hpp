@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -42,6 +43,10 @@ public:
     /// Connects (or finds the connection) and tells which owner is there. `operation` as for get.
     void connect(const endpoint_address& to, time_point deadline,
                  unique_function<void(const failure&, node_id)> done, std::uint64_t operation);
+    /// The same, and brings the connection's lane up on both ends. Where `owner` is given another
+    /// one there is a failure.
+    void warm(const endpoint_address& at, std::optional<node_id> owner, time_point deadline,
+              unique_function<void(const failure&, warm_result)> done, std::uint64_t operation);
     /// Sends one request to `owner` at `at` and hands over the reply. `operation` as for get.
     void ask(const endpoint_address& at, node_id owner, wire::body request, time_point deadline,
              unique_function<void(const failure&, const wire::body*)> done,

@@ -15,6 +15,12 @@ constexpr auto lease_end_delay = 1ms;
 /// A frame holds this many lease ends at most, far below the limit of its head.
 constexpr std::size_t lease_ends_per_frame = 1024;
 
+namespace {
+
+failure closed_failure() { return {connection_errc::lost, "the control connection is closed"}; }
+
+}  // namespace
+
 consumer_connection::consumer_connection(services& s, endpoint_address to, event on_closed)
     : s_(s), to_(std::move(to)), on_closed_(std::move(on_closed)) {}
 
@@ -59,10 +65,13 @@ void consumer_connection::greeted(const wire::hello& m) {
     version_ = *version;
     state_ = state::up;
     s_.env.cancel(std::exchange(timer_, 0));
-    // Eager: the queue pair is made while the first get is still on its way here.
     if (s_.rdma.usable() && version_ >= wire::protocol_version_rdma &&
-        s_.options.policy != path_policy::never)
-        start_lane();
+        s_.options.policy != path_policy::never) {
+        // The queue pair is made while the first get is still on its way here.
+        if (s_.options.wireup == wireup_choice::prepared) start_lane();
+        if (s_.options.wireup == wireup_choice::eager)
+            warm([](const failure&, const readiness&) {});
+    }
     if (on_up_) std::exchange(on_up_, nullptr)();
 }
 
@@ -72,6 +81,7 @@ void consumer_connection::close(const std::string& why) {
     closing_ = why;
     if (lane_) std::exchange(lane_, nullptr)->retire();
     for (auto& waiter : std::exchange(lane_waiters_, {})) waiter();
+    tell_warmed(closed_failure(), {});
     if (reads_ == 0) say_goodbye();
 }
 
@@ -102,6 +112,7 @@ void consumer_connection::on_closed(const failure& why) {
     if (lane_) std::exchange(lane_, nullptr)->retire();
     for (auto& waiter : std::exchange(lane_waiters_, {})) waiter();
     for (auto& [id, p] : std::exchange(pending_, {})) p.done(f, nullptr, {});
+    tell_warmed(f, {});
     on_up_ = nullptr;
     if (on_closed_) std::exchange(on_closed_, nullptr)(f);
 }
@@ -140,9 +151,7 @@ std::uint64_t consumer_connection::request(wire::body body, replied done,
                                            std::span<std::byte> into) {
     const auto id = next_request_++;
     if (state_ != state::up) {
-        s_.env.post([done = std::move(done)]() mutable {
-            done({connection_errc::lost, "the control connection is closed"}, nullptr, {});
-        });
+        s_.env.post([done = std::move(done)]() mutable { done(closed_failure(), nullptr, {}); });
         return id;
     }
     if (pending_.empty()) heard_ = s_.env.now();
@@ -196,8 +205,8 @@ void consumer_connection::deliver(wire::frame& f, std::span<const std::byte> pay
             lane_taken_down(*down);
         return;
     }
-    if (std::holds_alternative<wire::pong>(f.body)) return;
     const auto it = pending_.find(f.id);
+    if (it == pending_.end() && std::holds_alternative<wire::pong>(f.body)) return;
     if (it == pending_.end()) return protocol_error("a reply to nothing that was asked");
     auto p = std::move(it->second);
     pending_.erase(it);
@@ -294,6 +303,48 @@ void consumer_connection::lane_failed(reason why, const failure& f) {
     if (state_ == state::up)
         link_->send(wire::encode(wire::frame{0, wire::lane_down{generation, why}}));
     if (!planted(bug::lane_waiter_lost)) lane_settled();
+    tell_warmed({}, {lane_why_, lane_detail_});
+}
+
+void consumer_connection::warm(warmed done) {
+    if (state_ != state::up || closing_) return done(closed_failure(), {});
+    if (s_.options.policy == path_policy::never)
+        return done({}, {reason::policy, "this node's policy is never"});
+    const auto answer = lane_for_get([self = shared_from_this(), done] { self->warm(done); });
+    if (answer.wait) return;
+    if (!answer.lane) return done({}, {answer.why, answer.detail});
+    if (answer.lane->current() == read_lane::state::up) return done({}, {});
+    warmers_.push_back(std::move(done));
+    if (!answer.lane->owner_known()) ask_for_owner_end();
+}
+
+/// A get's acquire asks for the same end; whichever answer comes first is taken.
+void consumer_connection::ask_for_owner_end() {
+    const auto generation = lane_->generation();
+    if (std::exchange(asked_generation_, generation) == generation) return;
+    request(wire::ping{lane_->offer()},
+            [self = shared_from_this(), generation](const failure& f, wire::body* body,
+                                                    std::span<const std::byte>) {
+                // A connection that closes tells all who wait.
+                if (!f.code) self->owner_end_told(generation, std::get_if<wire::pong>(body));
+            });
+}
+
+void consumer_connection::owner_end_told(std::uint32_t generation, const wire::pong* m) {
+    if (!lane_ || lane_->generation() != generation) return;  // it failed, and that was told
+    asked_generation_ = 0;
+    if (m != nullptr) learn_owner_end(m->lane_generation, m->lane_facts);
+    if (!lane_ || lane_->owner_known()) return;
+    // An owner that does not know what a ping can ask echoes it.
+    if (m == nullptr || m->why == reason::ok)
+        return tell_warmed(
+            {},
+            {reason::version, "the owner makes its end of a queue pair only for a get: update it"});
+    tell_warmed({}, {m->why, m->detail});
+}
+
+void consumer_connection::tell_warmed(const failure& f, const readiness& r) {
+    for (const auto& done : std::exchange(warmers_, {})) done(f, r);
 }
 
 void consumer_connection::lane_taken_down(const wire::lane_down& m) {
@@ -309,7 +360,8 @@ void consumer_connection::lane_taken_down(const wire::lane_down& m) {
 
 void consumer_connection::learn_owner_end(std::optional<std::uint32_t> generation,
                                           const std::optional<wire::queue_pair_facts>& facts) {
-    if (lane_ && facts && generation == lane_->generation()) lane_->connect(*facts);
+    if (lane_ && facts && generation == lane_->generation())
+        lane_->connect(*facts, [self = shared_from_this()] { self->tell_warmed({}, {}); });
 }
 
 }  // namespace rvget::engine

@@ -3,6 +3,7 @@
 // keeps the bulk lane, and sends lease ends without making anybody wait.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,6 +58,15 @@ public:
         std::string detail;
     };
     lane_answer lane_for_get(unique_function<void()> ready);
+    /// What came of warm(): `ok` where READs can be posted, else why they cannot, and the sentence.
+    struct readiness {
+        reason why = reason::ok;
+        std::string detail;
+    };
+    using warmed = std::function<void(const failure&, const readiness&)>;
+    /// Brings both ends of the lane up, or waits for whoever does so already; `done` runs once. The
+    /// failure is that of the connection.
+    void warm(warmed done);
     /// A READ begins, or is over and its lease ended: the goodbye waits for the last.
     void read_begins() noexcept { ++reads_; }
     void read_over();
@@ -88,6 +98,9 @@ private:
     void end(connection_errc code, const std::string& why);
     void start_lane();
     void lane_failed(reason why, const failure& f);
+    void ask_for_owner_end();
+    void owner_end_told(std::uint32_t generation, const wire::pong* m);
+    void tell_warmed(const failure& f, const readiness& r);
     void lane_taken_down(const wire::lane_down& m);
     void say_goodbye();
     void lane_settled();
@@ -126,6 +139,8 @@ private:
     reason lane_why_ = reason::ok;
     std::string lane_detail_;
     std::vector<unique_function<void()>> lane_waiters_;
+    std::vector<warmed> warmers_;         ///< wait for the lane to be up or to fail
+    std::uint32_t asked_generation_ = 0;  ///< of the lane whose owner's end a ping has asked for
 };
 
 }  // namespace rvget::engine

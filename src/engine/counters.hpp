@@ -45,6 +45,8 @@ struct counters {
     std::uint64_t lanes_made = 0;
     std::uint64_t lanes_failed = 0;
     std::uint64_t lanes_leaked = 0;  ///< never proven quiet
+    std::uint64_t spares_used = 0;   ///< lanes whose queue pair had been made ahead
+    std::uint64_t spares_failed = 0;
 
     void decided(path p, reason r) noexcept {
         ++owner_decisions[static_cast<std::size_t>(p)][static_cast<std::size_t>(r) % reasons];

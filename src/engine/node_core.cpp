@@ -24,7 +24,21 @@ node_core::node_core(environment& env, control_network& net, const node_options&
       self_(node_id{env.random()}),
       secret_net_(options.secret.empty() ? nullptr
                                          : make_secret_network(env, net, self_, options.secret)),
-      services_{env, secret_net_ ? *secret_net_ : net, options, self_, *rdma_, stats_},
+      reading_stock_(
+          env, *rdma_, stats_,
+          rdma_->usable() ? queue_pair_recipe::reading(*rdma_, options) : queue_pair_recipe{},
+          options.spare_queue_pairs),
+      serving_stock_(env, *rdma_, stats_,
+                     rdma_->usable() ? queue_pair_recipe::serving(*rdma_) : queue_pair_recipe{},
+                     options.spare_queue_pairs),
+      services_{env,
+                secret_net_ ? *secret_net_ : net,
+                options,
+                self_,
+                *rdma_,
+                stats_,
+                reading_stock_,
+                serving_stock_},
       owner_(services_),
       consumer_(services_) {
     if (rdma_->usable()) env.watch(rdma_);
@@ -35,6 +49,8 @@ node_core::~node_core() = default;
 result<std::optional<endpoint_address>> node_core::start() {
     if (rdma_->usable() && options_.arena_idle_time.count() > 0)
         services_.env.post([this] { trim_later(); });
+    // An owner that also gets has spares for that from its first connection to an owner on.
+    services_.env.post([this] { (options_.listen ? serving_stock_ : reading_stock_).fill(); });
     if (!options_.listen) return std::optional<endpoint_address>{};
     auto at = services_.net.listen(*options_.listen, [this](std::shared_ptr<control_link> link) {
         accepted(std::move(link));
@@ -136,6 +152,8 @@ void node_core::shutdown(time_point deadline, unique_function<void(bool)> done) 
     owner_.begin_draining();
     if (planted(bug::slots_dropped_at_shutdown)) owner_.drop_slots();
     consumer_.stop();
+    reading_stock_.close();
+    serving_stock_.close();
 
     // Half of the time for consumers to end their leases, the other half to prove the rest quiet.
     const auto half = env.now() + (deadline - env.now()) / 2;

@@ -31,6 +31,9 @@ public:
     [[nodiscard]] engine::consumer& consumer() noexcept { return consumer_; }
     [[nodiscard]] rdma_context& rdma() noexcept { return *rdma_; }
     [[nodiscard]] const counters& stats() const noexcept { return stats_; }
+    [[nodiscard]] std::size_t spare_queue_pairs() const noexcept {
+        return reading_stock_.size() + serving_stock_.size();
+    }
 
     /// Control connections by side and state.
     struct connection_counts {
@@ -65,6 +68,8 @@ private:
     counters stats_;
     const node_id self_;
     std::unique_ptr<control_network> secret_net_;  ///< null where no secret is set
+    queue_pair_stock reading_stock_;
+    queue_pair_stock serving_stock_;
     services services_;
     engine::owner owner_;
     engine::consumer consumer_;

@@ -19,6 +19,8 @@ constexpr std::size_t max_lanes = 4;
 constexpr std::size_t max_waiting = 1024;
 /// Checksums that one consumer has the owner compute at once; more of them are told to come again.
 constexpr std::size_t max_checksums = 16;
+/// Pings of one consumer that wait for its lane at once; more of them hear that there is none yet.
+constexpr std::size_t max_pings = 16;
 /// Slots that one consumer holds references to at once.
 constexpr std::size_t max_referenced_slots = 65'536;
 
@@ -88,6 +90,7 @@ void owner_connection::on_closed(const failure& why) {
                 "whether that process runs and its machine answers\"");
     s_.env.cancel(std::exchange(handshake_timer_, 0));
     for (auto& [key, w] : std::exchange(waiting_, {})) s_.env.cancel(w.timer);
+    pings_.clear();
     for (const auto& [slot_id, count] : std::exchange(references_, {}))
         owner_.release(slot_id, count);
     destroy_lanes_if_over();
@@ -169,6 +172,7 @@ void owner_connection::lane_settled(const serve_lane& lane, const std::string& g
         s_.env.cancel(w.timer);
         answer(w.request, w.acquire, w.lane, false);
     }
+    for (const auto& p : std::exchange(pings_, {})) answer_ping(p.request, p.offer, p.lane.get());
     // After the answers, which carry the cause: the consumer begins anew with another generation.
     if (error.code && open_) send(0, wire::lane_down{lane.generation(), reason::no_lane});
 }
@@ -251,16 +255,9 @@ void owner_connection::answer(std::uint64_t id, const wire::acquire& m,
         return send(id, std::move(reply));
     }
 
-    decision_facts f;
-    f.offered = m.offer.has_value();
+    auto f = facts_of(m.offer, lane.get());
     f.forced = m.force;
-    f.version_has_rdma = rdma_known_;
-    f.common_backend = m.offer && (m.offer->backends & 1U) != 0;
     f.range_bytes = length;
-    f.lane = lane ? lane->status() : lane_status::absent;
-    f.fenced = owner_.is_fenced(consumer_);
-    f.kill_switch = s_.options.rdma_disabled;
-    f.configured = s_.rdma.usable() || f.kill_switch;
     f.rdma_min_bytes = s_.options.rdma_min_bytes;
     f.inline_max = s_.options.inline_max;
     f.pinned = sl->memory->pinned;
@@ -269,10 +266,7 @@ void owner_connection::answer(std::uint64_t id, const wire::acquire& m,
         return wait_for_lane(id, m, lane);
     reply.answer = d.answer;
     reply.why = d.why;
-    if (d.why == reason::no_lane && lane)
-        reply.detail = lane->error().detail.substr(0, wire::max_text_bytes);
-    if (d.why == reason::not_configured)
-        reply.detail = s_.rdma.why_not_detail().substr(0, wire::max_text_bytes);
+    reply.detail = detail_of(d.why, lane.get());
     if (d.why == reason::not_pinned)
         reply.detail = sl->memory->why_plain_detail.substr(0, wire::max_text_bytes);
 
@@ -298,6 +292,26 @@ void owner_connection::answer(std::uint64_t id, const wire::acquire& m,
     }
     grant(reply, m, nullptr, 0);
     send(id, std::move(reply));
+}
+
+decision_facts owner_connection::facts_of(const std::optional<wire::lane_offer>& offer,
+                                          const serve_lane* lane) const {
+    decision_facts f;
+    f.offered = offer.has_value();
+    f.version_has_rdma = rdma_known_;
+    f.common_backend = offer && (offer->backends & 1U) != 0;
+    f.lane = lane != nullptr ? lane->status() : lane_status::absent;
+    f.fenced = owner_.is_fenced(consumer_);
+    f.kill_switch = s_.options.rdma_disabled;
+    f.configured = s_.rdma.usable() || f.kill_switch;
+    return f;
+}
+
+std::string owner_connection::detail_of(reason why, const serve_lane* lane) const {
+    std::string detail;
+    if (why == reason::no_lane && lane != nullptr) detail = lane->error().detail;
+    if (why == reason::not_configured) detail = s_.rdma.why_not_detail();
+    return detail.substr(0, wire::max_text_bytes);
 }
 
 namespace {
@@ -530,6 +544,30 @@ void owner_connection::handle(std::uint64_t, wire::goodbye& m) {
     link_->close();
 }
 
-void owner_connection::handle(std::uint64_t id, wire::ping&) { send(id, wire::pong{}); }
+void owner_connection::handle(std::uint64_t id, wire::ping& m) {
+    if (!m.offer) return send(id, wire::pong{});
+    auto lane = lane_for(*m.offer);
+    // No limit of its own: the kernel bounds the wiring to about a second, and who asks has one.
+    if (lane && lane->status() == lane_status::making && pings_.size() < max_pings)
+        return pings_.push_back({id, *m.offer, std::move(lane)});
+    answer_ping(id, *m.offer, lane.get());
+}
+
+void owner_connection::answer_ping(std::uint64_t id, const wire::lane_offer& offer,
+                                   const serve_lane* lane) {
+    auto f = facts_of(offer, lane);
+    f.draining = owner_.draining();
+    // As for a get that insists on RDMA, of bytes that are pinned.
+    f.forced = f.pinned = true;
+    f.range_bytes = 1;
+    wire::pong reply;
+    reply.why = decide(f).why;
+    reply.detail = detail_of(reply.why, lane);
+    if (reply.why == reason::ok) {
+        reply.lane_generation = lane->generation();
+        if (offer.facts) reply.lane_facts = lane->facts();
+    }
+    send(id, std::move(reply));
+}
 
 }  // namespace rvget::engine

@@ -71,6 +71,11 @@ private:
     }
 
     std::shared_ptr<serve_lane> lane_for(const wire::lane_offer& offer);
+    void answer_ping(std::uint64_t id, const wire::lane_offer& offer, const serve_lane* lane);
+    /// What a decision needs to know of the offer, the lane and this node.
+    [[nodiscard]] decision_facts facts_of(const std::optional<wire::lane_offer>& offer,
+                                          const serve_lane* lane) const;
+    [[nodiscard]] std::string detail_of(reason why, const serve_lane* lane) const;
     void answer(std::uint64_t id, const wire::acquire& m, const std::shared_ptr<serve_lane>& lane,
                 bool may_wait);
     void wait_for_lane(std::uint64_t id, const wire::acquire& m,
@@ -121,6 +126,13 @@ private:
     };
     std::map<std::uint64_t, waiting_acquire> waiting_;
     std::uint64_t next_waiting_ = 1;
+    /// Pings that wait for the lane that they offer.
+    struct waiting_ping {
+        std::uint64_t request = 0;
+        wire::lane_offer offer;
+        std::shared_ptr<serve_lane> lane;
+    };
+    std::vector<waiting_ping> pings_;
     std::size_t checksums_running_ = 0;
     std::unordered_map<std::uint64_t, std::uint32_t> checksums_;  ///< by request, until answered
     std::unordered_map<std::uint64_t, std::uint32_t>

@@ -110,7 +110,7 @@ result<void> rdma_context::open_device(fabric::provider& provider,
     initiator_depth_ = depth(facts.max_read_depth_initiator);
     responder_depth_ = depth(facts.max_read_depth_responder);
 
-    free_entries_ = std::min(reading_entries, facts.max_completion_entries);
+    free_entries_ = all_entries_ = std::min(reading_entries, facts.max_completion_entries);
     auto reading = device_->create_completion_queue(free_entries_);
     if (!reading) return reading.error();
     reading_queue_ = std::move(reading.value());
@@ -208,6 +208,14 @@ result<local_port> rdma_context::own_port() const {
     return last;
 }
 
+result<std::uint8_t> rdma_context::first_active_port() const {
+    const std::lock_guard lock(facts_mutex_);
+    for (const auto& p : device_->facts().ports)
+        if (p.state == route::port_state::active && !p.gids.empty()) return p.number;
+    return failure{device_errc::none,
+                   "device " + device_->facts().name + " has no active port with a GID"};
+}
+
 result<std::unique_ptr<fabric::queue_pair>> rdma_context::create_queue_pair(
     std::shared_ptr<fabric::completion_queue> completions, std::uint8_t port,
     const fabric::queue_pair_options& options) const {
@@ -232,6 +240,10 @@ bool rdma_context::reserve_entries(std::uint32_t entries) noexcept {
     if (entries > free_entries_) return false;
     free_entries_ -= entries;
     return true;
+}
+
+bool rdma_context::reserve_spare_entries(std::uint32_t entries) noexcept {
+    return free_entries_ >= all_entries_ / 2 + entries && reserve_entries(entries);
 }
 
 void rdma_context::return_entries(std::uint32_t entries) noexcept { free_entries_ += entries; }

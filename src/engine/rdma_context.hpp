@@ -92,6 +92,9 @@ public:
     /// A port and GID that reach this node itself. Blocking (milliseconds).
     [[nodiscard]] result<local_port> own_port() const;
 
+    /// Any thread; may wait for a refresh of the table.
+    [[nodiscard]] result<std::uint8_t> first_active_port() const;
+
     /// A Reliable Connection queue pair on that port. Blocking (milliseconds).
     [[nodiscard]] result<std::unique_ptr<fabric::queue_pair>> create_queue_pair(
         std::shared_ptr<fabric::completion_queue> completions, std::uint8_t port,
@@ -120,6 +123,8 @@ public:
     /// be posted has its entry. False where it is full.
     bool reserve_entries(std::uint32_t entries) noexcept;
     void return_entries(std::uint32_t entries) noexcept;
+    /// The same for queue pairs that nobody needs yet: they leave half of the queue to others.
+    bool reserve_spare_entries(std::uint32_t entries) noexcept;
     [[nodiscard]] const std::shared_ptr<fabric::completion_queue>& reading_queue() const noexcept {
         return reading_queue_;
     }
@@ -170,6 +175,7 @@ private:
     std::uint8_t initiator_depth_ = 0;
     std::uint8_t responder_depth_ = 0;
     std::uint32_t free_entries_ = 0;
+    std::uint32_t all_entries_ = 0;
     std::uint64_t outstanding_ = 0;
     std::size_t resources_ = 0;
     std::vector<unique_function<void()>> no_resources_;

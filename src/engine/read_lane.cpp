@@ -20,7 +20,7 @@ struct read_lane::wiring {
     std::string own_address;
     std::string peer_address;
     local_port port;
-    std::unique_ptr<fabric::queue_pair> queue_pair;
+    initial_queue_pair initial;
     failure error;
 };
 
@@ -34,39 +34,30 @@ void read_lane::make(const std::string& own_address, const std::string& peer_add
     self_ = shared_from_this();
     begun_ = s_.env.now();
     s_.rdma.resource_born();
-    // READs and the marker; in the completion queue also what the body posts of its own (a probe
-    // behind a READ on devices whose success needs one, a marker).
-    const std::uint32_t requests = s_.options.read_depth + 1U;
-    const std::uint32_t entries = requests + 2U;
-    if (!s_.rdma.reserve_entries(entries)) {
+    const auto& recipe = s_.reading_stock.recipe();
+    auto w = std::make_shared<wiring>();
+    w->initial = s_.reading_stock.take();
+    if (!w->initial.queue_pair && !s_.rdma.reserve_entries(recipe.entries)) {
         fail(reason::no_route, {device_errc::resource,
                                 "the completion queue has no room for one more queue pair; lower "
                                 "read_depth or the number of owners spoken to at once"});
         return;
     }
-    reserved_entries_ = entries;
-    auto w = std::make_shared<wiring>();
+    reserved_entries_ = recipe.entries;
     w->own_address = own_address;
     w->peer_address = peer_address;
     busy_on_worker_ = true;
     s_.env.offload(
         blocking_work::make,
-        [w, &rdma = s_.rdma, requests] {
+        [w, &rdma = s_.rdma, recipe] {
             auto port = rdma.choose_port(w->own_address, w->peer_address);
             if (!port) {
                 w->error = port.error();
                 return;
             }
             w->port = std::move(port.value());
-            auto made = rdma.create_queue_pair(rdma.reading_queue(), w->port.identity.port,
-                                               {.send_requests = requests, .binds = false});
-            if (!made) {
-                w->error = made.error();
-                return;
-            }
-            w->queue_pair = std::move(made.value());
-            // Nobody reads from or writes to the consumer: no remote right at all.
-            if (auto r = w->queue_pair->to_init(fabric::access::none); !r) w->error = r.error();
+            if (auto r = recipe.make(rdma, w->port.identity.port, w->initial); !r)
+                w->error = r.error();
         },
         [self = self_, w, ready = std::move(ready)]() mutable { self->made(w, std::move(ready)); });
 }
@@ -74,7 +65,7 @@ void read_lane::make(const std::string& own_address, const std::string& peer_add
 void read_lane::made(const std::shared_ptr<wiring>& w, unique_function<void()> ready) {
     busy_on_worker_ = false;
     port_ = w->port;
-    queue_pair_ = std::move(w->queue_pair);
+    queue_pair_ = std::move(w->initial.queue_pair);
     if (queue_pair_) {
         s_.rdma.attach(queue_pair_->number(), *this);
         facts_.number = queue_pair_->number();
@@ -93,6 +84,7 @@ void read_lane::made(const std::shared_ptr<wiring>& w, unique_function<void()> r
         return;
     }
     ++s_.stats.lanes_made;
+    s_.reading_stock.note_port(port_.identity.port);
     spent_making_ = s_.env.now() - begun_;
     state_ = state::offered;
     if (retiring_)
@@ -101,8 +93,9 @@ void read_lane::made(const std::shared_ptr<wiring>& w, unique_function<void()> r
         ready();
 }
 
-void read_lane::connect(const wire::queue_pair_facts& owner) {
+void read_lane::connect(const wire::queue_pair_facts& owner, unique_function<void()> up) {
     if (state_ != state::offered || owner_known_) return;
+    on_up_ = std::move(up);
     owner_known_ = true;
     owner_ = owner;
     path_mtu_ = std::min(facts_.path_mtu, owner.path_mtu);
@@ -160,6 +153,7 @@ void read_lane::connected(const failure& f) {
     state_ = state::up;
     s_.stats.wireups.record(spent_making_ + (s_.env.now() - begun_));
     pump();
+    if (auto up = std::exchange(on_up_, nullptr)) up();
     if (retiring_) retire();
 }
 
@@ -352,6 +346,7 @@ void read_lane::fail(reason why, const failure& f, scope s) {
     s_.env.cancel(std::exchange(progress_timer_, 0));
     failure_ = f;
     scope_ = s;
+    on_up_ = nullptr;
     if (!retiring_) {
         ++s_.stats.lanes_failed;
         log(log_level::warning, "lane=" + std::to_string(generation_) + " state=failed reason=" +

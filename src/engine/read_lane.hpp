@@ -62,8 +62,9 @@ public:
     /// `ready` runs when facts() can be offered, or not at all where the lane fails.
     void make(const std::string& own_address, const std::string& peer_address,
               unique_function<void()> ready);
-    /// The owner's end is known: RTR and RTS, on a worker thread. Later calls are ignored.
-    void connect(const wire::queue_pair_facts& owner);
+    /// The owner's end is known: RTR and RTS, on a worker thread. `up` runs when READs can be
+    /// posted, or not at all where the lane fails. Later calls are ignored.
+    void connect(const wire::queue_pair_facts& owner, unique_function<void()> up);
 
     [[nodiscard]] std::uint32_t generation() const noexcept { return generation_; }
     [[nodiscard]] state current() const noexcept { return state_; }
@@ -128,6 +129,7 @@ private:
     services& s_;
     const std::uint32_t generation_;
     failed_handler on_failed_;
+    unique_function<void()> on_up_;
     state state_ = state::making;
     time_point begun_;  ///< the making of the queue pair, then its connecting
     duration spent_making_{0};

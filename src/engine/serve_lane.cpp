@@ -22,13 +22,9 @@ serve_lane::~serve_lane() = default;
 struct serve_lane::wiring {
     std::string own_address;
     wire::queue_pair_facts consumer;
-    std::shared_ptr<fabric::completion_queue> completions;
-    std::uint32_t send_requests = 1;
-    std::size_t first_windows = 0;
-
+    queue_pair_recipe recipe;
+    initial_queue_pair initial;
     wire::queue_pair_facts facts;
-    std::unique_ptr<fabric::queue_pair> queue_pair;
-    window_keys::windows windows;
 
     result<void> run(const rdma_context& rdma);
 };
@@ -43,10 +39,8 @@ result<void> serve_lane::wiring::run(const rdma_context& rdma) {
     facts.lid = identity.lid;
     facts.path_mtu = identity.active_mtu;
     facts.read_depth = rdma.responder_depth();
-    auto made =
-        rdma.create_queue_pair(completions, identity.port, {.send_requests = send_requests});
-    if (!made) return made.error();
-    auto& qp = *made.value();
+    if (auto r = recipe.make(rdma, identity.port, initial); !r) return r;
+    auto& qp = *initial.queue_pair;
     facts.number = qp.number();
     fabric::receive_parameters rp;
     rp.peer = consumer;
@@ -57,16 +51,8 @@ result<void> serve_lane::wiring::run(const rdma_context& rdma) {
     fabric::send_parameters sp;
     sp.starting_psn = facts.starting_psn;
     sp.retry = rdma.retry();
-    if (auto r = qp.to_init(fabric::access::remote_read); !r) return r;
     if (auto r = qp.to_ready_to_receive(rp); !r) return r;
-    if (auto r = qp.to_ready_to_send(sp); !r) return r;
-    if (first_windows != 0) {
-        auto allocated = window_keys::allocate(*rdma.device(), first_windows);
-        if (!allocated) return allocated.error();
-        windows = std::move(allocated.value());
-    }
-    queue_pair = std::move(made.value());
-    return {};
+    return qp.to_ready_to_send(sp);
 }
 
 void serve_lane::wire(const std::string& own_address, const wire::queue_pair_facts& consumer,
@@ -76,24 +62,23 @@ void serve_lane::wire(const std::string& own_address, const wire::queue_pair_fac
     auto w = std::make_shared<wiring>();
     w->own_address = own_address;
     w->consumer = consumer;
-    w->completions = s_.rdma.serving_queue();
-    if (s_.rdma.lease_keys() == wire::lease_mode::window) {
-        w->completions = s_.rdma.reading_queue();
-        w->send_requests = window_keys::most_posted + 1;
-        w->first_windows = window_keys::first_windows;
-        // As a reading lane: what the body posts of its own has its entries too.
-        if (!s_.rdma.reserve_entries(w->send_requests + 2))
-            return settle({device_errc::resource,
-                           "the owner's completion queue has no room for one more queue pair"});
-        reserved_entries_ = w->send_requests + 2;
-    }
+    w->recipe = s_.serving_stock.recipe();
+    w->initial = s_.serving_stock.take();
+    if (!w->initial.queue_pair && !s_.rdma.reserve_entries(w->recipe.entries))
+        return settle({device_errc::resource,
+                       "the owner's completion queue has no room for one more queue pair"});
+    reserved_entries_ = w->recipe.entries;
     w->facts.starting_psn = static_cast<std::uint32_t>(s_.env.random()) & 0xffffffU;
     status_ = lane_status::making;
     begun_ = s_.env.now();
     busy_on_worker_ = true;
     auto outcome = std::make_shared<result<void>>();
     s_.env.offload(
-        blocking_work::make, [w, outcome, &rdma = s_.rdma] { *outcome = w->run(rdma); },
+        blocking_work::make,
+        [w, outcome, &rdma = s_.rdma] {
+            *outcome = w->run(rdma);
+            if (!*outcome) w->initial.destroy();
+        },
         [self = shared_from_this(), w, outcome] {
             self->wired(*w, *outcome ? failure{} : outcome->error());
         });
@@ -102,10 +87,11 @@ void serve_lane::wire(const std::string& own_address, const wire::queue_pair_fac
 void serve_lane::wired(wiring& w, const failure& f) {
     busy_on_worker_ = false;
     facts_ = w.facts;
-    queue_pair_ = std::move(w.queue_pair);
+    queue_pair_ = std::move(w.initial.queue_pair);
+    if (queue_pair_) s_.serving_stock.note_port(w.initial.port);
     if (queue_pair_ && reserved_entries_ != 0) {
         s_.rdma.attach(queue_pair_->number(), *this);
-        keys_ = std::make_shared<window_keys>(s_, *queue_pair_, std::move(w.windows),
+        keys_ = std::make_shared<window_keys>(s_, *queue_pair_, std::move(w.initial.windows),
                                               [weak = weak_from_this()](const failure& why) {
                                                   if (const auto self = weak.lock())
                                                       self->broken(why);

@@ -7,6 +7,7 @@
 #include "engine/control_link.hpp"
 #include "engine/counters.hpp"
 #include "engine/environment.hpp"
+#include "engine/queue_pair_stock.hpp"
 #include "engine/rdma_context.hpp"
 
 namespace rvget::engine {
@@ -19,6 +20,8 @@ struct services {
     node_id self;
     rdma_context& rdma;
     counters& stats;
+    queue_pair_stock& reading_stock;  ///< for the lanes of this node as consumer
+    queue_pair_stock& serving_stock;  ///< and as owner
 };
 
 }  // namespace rvget::engine

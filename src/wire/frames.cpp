@@ -434,9 +434,16 @@ void fields(C& c, subject<C, goodbye>& v) {
     c.unless_default(1, v.why);
 }
 template <class C>
-void fields(C&, subject<C, ping>&) {}
+void fields(C& c, subject<C, ping>& v) {
+    c.optional(0x80, v.offer);
+}
 template <class C>
-void fields(C&, subject<C, pong>&) {}
+void fields(C& c, subject<C, pong>& v) {
+    c.optional(0x80, v.lane_generation);
+    c.optional(0x81, v.lane_facts);
+    c.unless_default(0x82, v.why);
+    c.unless_default(0x83, v.detail);
+}
 
 template <std::size_t Index>
 void decode_body(decoder& in, body& to) {

@@ -188,11 +188,18 @@ struct goodbye {
     friend bool operator==(const goodbye&, const goodbye&) = default;
 };
 
-/// Liveness probe and its echo.
+/// Liveness probe and its echo. With an offer it asks for the owner's end of that lane, ahead of
+/// any acquire, and the echo waits until that end is there or has failed.
 struct ping {
+    std::optional<lane_offer> offer{};
     friend bool operator==(const ping&, const ping&) = default;
 };
 struct pong {
+    std::optional<std::uint32_t>
+        lane_generation{};                         ///< the lane that is there; none: there is none
+    std::optional<queue_pair_facts> lane_facts{};  ///< as in acquire_reply
+    reason why = reason::ok;                       ///< why there is none, where one was asked for
+    std::string detail{};                          ///< as in acquire_reply
     friend bool operator==(const pong&, const pong&) = default;
 };
 

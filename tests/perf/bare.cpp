@@ -3,11 +3,16 @@
 //
 //     bare serve ADDRESS PORT                     one client after the other, until it is killed
 //     bare measure ADDRESS PORT SIZE COUNT        prints one JSON object: medians in microseconds
+//     bare wireup ADDRESS PORT SIZE COUNT         the same, of a first READ
 //
 // "read": an RDMA READ of SIZE bytes; "send": SEND of 64 bytes and a SEND of 64 back; "send_back":
 // the same with SIZE bytes back (at most 64 KiB); "bind": a type-2 window over SIZE bytes and its
 // local invalidation, each to its completion; "query": the state of a queue pair; "copy": memcpy of
-// SIZE bytes into warm memory. RVGET_RDMA_DEVICE and RVGET_GID_INDEX (docs/bench.md) say over what.
+// SIZE bytes into warm memory. Of a first READ: "cold": both queue pairs from making to RTS, a
+// window allocated and bound, one round trip over TCP, the READ and a query of its queue pair's
+// state; "prepared": the same with both queue pairs in INIT and the window allocated before;
+// "ready": the same with the queue pairs in RTS before. RVGET_RDMA_DEVICE and RVGET_GID_INDEX
+// (docs/bench.md) say over what.
 
 #include <algorithm>
 #include <chrono>
@@ -16,10 +21,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <infiniband/verbs.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -84,12 +92,6 @@ struct end {
         domain = need(ibv_alloc_pd(device), "ibv_alloc_pd");
         events = need(ibv_create_comp_channel(device), "ibv_create_comp_channel");
         queue = need(ibv_create_cq(device, 64, nullptr, events, 0), "ibv_create_cq");
-        ibv_qp_init_attr a{};
-        a.send_cq = a.recv_cq = queue;
-        a.cap = {16, 16, 1, 1, request_bytes};
-        a.qp_type = IBV_QPT_RC;
-        a.sq_sig_all = 1;
-        qp = need(ibv_create_qp(domain, &a), "ibv_create_qp");
         region =
             need(ibv_reg_mr(domain, memory.data(), memory.size(),
                             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND),
@@ -99,7 +101,7 @@ struct end {
     end(const end&) = delete;
     end& operator=(const end&) = delete;
     ~end() {
-        ibv_destroy_qp(qp);
+        drop();
         ibv_destroy_cq(queue);
         ibv_destroy_comp_channel(events);
         ibv_dereg_mr(region);
@@ -108,11 +110,22 @@ struct end {
     }
 
     [[nodiscard]] facts own(std::uint32_t answer_bytes) const {
-        return {qp->qp_num, region->rkey,    reinterpret_cast<std::uint64_t>(memory.data()),
-                gid,        port.active_mtu, answer_bytes};
+        return {qp != nullptr ? qp->qp_num : 0,
+                region->rkey,
+                reinterpret_cast<std::uint64_t>(memory.data()),
+                gid,
+                port.active_mtu,
+                answer_bytes};
     }
 
-    void connect(const facts& peer) {
+    /// A queue pair in INIT.
+    void make() {
+        ibv_qp_init_attr made{};
+        made.send_cq = made.recv_cq = queue;
+        made.cap = {16, 16, 1, 1, request_bytes};
+        made.qp_type = IBV_QPT_RC;
+        made.sq_sig_all = 1;
+        qp = need(ibv_create_qp(domain, &made), "ibv_create_qp");
         ibv_qp_attr a{};
         a.qp_state = IBV_QPS_INIT;
         a.port_num = 1;
@@ -120,7 +133,14 @@ struct end {
         succeed(ibv_modify_qp(qp, &a,
                               IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
                 "to INIT");
-        a = {};
+    }
+    void drop() {
+        if (qp != nullptr) succeed(ibv_destroy_qp(qp), "ibv_destroy_qp");
+        qp = nullptr;
+    }
+
+    void connect(const facts& peer) {
+        ibv_qp_attr a{};
         a.qp_state = IBV_QPS_RTR;
         a.path_mtu =
             static_cast<ibv_mtu>(std::min(peer.mtu, static_cast<std::uint32_t>(port.active_mtu)));
@@ -184,6 +204,34 @@ struct end {
         ibv_send_wr* bad = nullptr;
         succeed(ibv_post_send(qp, &request, &bad), "ibv_post_send");
     }
+    ibv_mw* allocate_window() const {
+        return need(ibv_alloc_mw(domain, IBV_MW_TYPE_2), "ibv_alloc_mw");
+    }
+    void bind(ibv_mw* window, std::uint32_t bytes) {
+        ibv_send_wr request{};
+        request.opcode = IBV_WR_BIND_MW;
+        request.bind_mw.mw = window;
+        request.bind_mw.rkey = ibv_inc_rkey(window->rkey);
+        request.bind_mw.bind_info = {region, reinterpret_cast<std::uint64_t>(memory.data()), bytes,
+                                     IBV_ACCESS_REMOTE_READ};
+        ibv_send_wr* bad = nullptr;
+        succeed(ibv_post_send(qp, &request, &bad), "bind");
+        wait_good("bind");
+        window->rkey = request.bind_mw.rkey;
+    }
+    void invalidate(ibv_mw* window) {
+        ibv_send_wr away{};
+        away.opcode = IBV_WR_LOCAL_INV;
+        away.invalidate_rkey = window->rkey;
+        ibv_send_wr* bad = nullptr;
+        succeed(ibv_post_send(qp, &away, &bad), "invalidate");
+        wait_good("invalidate");
+    }
+    void query() {
+        ibv_qp_attr a{};
+        ibv_qp_init_attr i{};
+        succeed(ibv_query_qp(qp, &a, IBV_QP_STATE, &i), "ibv_query_qp");
+    }
     void post_receive(std::uint32_t bytes) {
         // Behind everything else, so that it writes nothing that is looked at.
         ibv_sge piece{reinterpret_cast<std::uint64_t>(memory.data()) + memory.size() - bytes, bytes,
@@ -209,6 +257,7 @@ int open_socket(const char* address, const char* port, bool serve) {
         succeed(listen(fd, 4), "listen");
     } else {
         succeed(connect(fd, found->ai_addr, found->ai_addrlen), "connect");
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     }
     freeaddrinfo(found);
     return fd;
@@ -221,10 +270,95 @@ facts exchange(int fd, const facts& own) {
     return peer;
 }
 
+/// How much of a first READ is done before its time is taken; anything else ends the session.
+enum class before : char { nothing = 'c', made = 'p', connected = 'r' };
+
+bool say(int fd, char c) { return write(fd, &c, 1) == 1; }
+bool hear(int fd, char& c) { return recv(fd, &c, 1, MSG_WAITALL) == 1; }
+
+/// The owner's end of first READs, until the client hangs up.
+void serve_wireups(int fd, end& e, std::uint32_t bytes) {
+    char how = 0;
+    while (hear(fd, how)) {
+        ibv_mw* window = nullptr;
+        const auto prepare = [&] {
+            e.make();
+            window = e.allocate_window();
+        };
+        facts peer{};
+        const bool connected = how == static_cast<char>(before::connected);
+        if (how != static_cast<char>(before::nothing)) prepare();
+        if (connected) {
+            peer = exchange(fd, e.own(0));
+            e.connect(peer);
+        }
+        if (!say(fd, how)) return;
+        if (recv(fd, &peer, sizeof peer, MSG_WAITALL) != sizeof peer) return;
+        if (window == nullptr) prepare();
+        if (!connected) e.connect(peer);
+        e.bind(window, bytes);
+        auto own = e.own(0);
+        own.key = window->rkey;
+        if (write(fd, &own, sizeof own) != sizeof own || !hear(fd, how)) return;
+        // A queue pair with a window bound takes rxe 50 s to destroy.
+        e.invalidate(window);
+        succeed(ibv_dealloc_mw(window), "ibv_dealloc_mw");
+        e.drop();
+        if (!say(fd, how)) return;
+    }
+}
+
+/// The consumer's end of one first READ; in microseconds.
+double wireup_us(int fd, end& e, std::uint32_t size, before how) {
+    char c = static_cast<char>(how);
+    if (!say(fd, c)) succeed(EIO, "write");
+    if (how != before::nothing) e.make();
+    if (how == before::connected) e.connect(exchange(fd, e.own(size)));
+    if (!hear(fd, c)) succeed(EIO, "read");
+    const auto begin = std::chrono::steady_clock::now();
+    if (how == before::nothing) e.make();
+    const auto peer = exchange(fd, e.own(size));
+    if (how != before::connected) e.connect(peer);
+    e.post(IBV_WR_RDMA_READ, 0, size, &peer);
+    e.wait_good("READ");
+    e.query();
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+    if (!say(fd, c)) succeed(EIO, "write");
+    e.drop();
+    if (!hear(fd, c)) succeed(EIO, "read");
+    return took.count();
+}
+
+int wireup(int fd, std::uint32_t size, int count) {
+    end e(std::size_t{size} + longest_answer);
+    exchange(fd, e.own(size));  // without a queue pair: that says what is wanted
+    std::string line =
+        "{\"size\": " + std::to_string(size) + ", \"count\": " + std::to_string(count);
+    for (const auto& [name, how] :
+         {std::pair{"cold", before::nothing}, std::pair{"prepared", before::made},
+          std::pair{"ready", before::connected}}) {
+        std::vector<double> took;
+        for (int i = -1; i < count; ++i) {
+            const double us = wireup_us(fd, e, size, how);
+            if (i >= 0) took.push_back(us);
+        }
+        std::nth_element(took.begin(), took.begin() + count / 2, took.end());
+        line += std::string(", \"") + name +
+                "\": " + std::to_string(took[static_cast<std::size_t>(count) / 2]);
+    }
+    std::puts((line + "}").c_str());
+    return 0;
+}
+
 /// Answers each SEND until the client hangs up.
 void serve_one(int fd) {
     end e(served_bytes + longest_answer);
+    e.make();
     const auto peer = exchange(fd, e.own(0));
+    if (peer.queue_pair == 0) {
+        e.drop();
+        return serve_wireups(fd, e, peer.answer_bytes);
+    }
     e.connect(peer);
     for (int i = 0; i < 8; ++i) e.post_receive(request_bytes);
     const char ready = 1;
@@ -256,6 +390,7 @@ double median_us(int count, Operation operation) {
 
 int measure(int fd, std::uint32_t size, int count) {
     end e(std::size_t{size} + longest_answer);
+    e.make();
     const auto answer = std::min(size, longest_answer);
     const auto peer = exchange(fd, e.own(answer));
     e.connect(peer);
@@ -277,30 +412,13 @@ int measure(int fd, std::uint32_t size, int count) {
     const double send = round_trip(request_bytes);
     const double send_back = round_trip(request_bytes - 1);
 
-    ibv_mw* const window = need(ibv_alloc_mw(e.domain, IBV_MW_TYPE_2), "ibv_alloc_mw");
+    ibv_mw* const window = e.allocate_window();
     const double bind = median_us(count, [&] {
-        ibv_send_wr request{};
-        request.opcode = IBV_WR_BIND_MW;
-        request.bind_mw.mw = window;
-        request.bind_mw.rkey = ibv_inc_rkey(window->rkey);
-        request.bind_mw.bind_info = {e.region, reinterpret_cast<std::uint64_t>(e.memory.data()),
-                                     size, IBV_ACCESS_REMOTE_READ};
-        ibv_send_wr* bad = nullptr;
-        succeed(ibv_post_send(e.qp, &request, &bad), "bind");
-        e.wait_good("bind");
-        window->rkey = request.bind_mw.rkey;
-        ibv_send_wr away{};
-        away.opcode = IBV_WR_LOCAL_INV;
-        away.invalidate_rkey = window->rkey;
-        succeed(ibv_post_send(e.qp, &away, &bad), "invalidate");
-        e.wait_good("invalidate");
+        e.bind(window, size);
+        e.invalidate(window);
     });
     succeed(ibv_dealloc_mw(window), "ibv_dealloc_mw");
-    const double query = median_us(count, [&] {
-        ibv_qp_attr a{};
-        ibv_qp_init_attr i{};
-        succeed(ibv_query_qp(e.qp, &a, IBV_QP_STATE, &i), "ibv_query_qp");
-    });
+    const double query = median_us(count, [&] { e.query(); });
     std::vector<std::byte> warm(size);
     const double copy = median_us(count, [&] { std::memcpy(warm.data(), e.memory.data(), size); });
     e.post(IBV_WR_SEND_WITH_IMM, 0, request_bytes);
@@ -323,18 +441,21 @@ int main(int argc, char** argv) {
         for (;;) {
             const int fd = accept(listener, nullptr, nullptr);
             if (fd < 0) succeed(errno, "accept");
+            const int one = 1;
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
             serve_one(fd);
             close(fd);
         }
     }
-    if (role == "measure" && argc == 6) {
+    if ((role == "measure" || role == "wireup") && argc == 6) {
         const auto size = std::strtoul(argv[4], nullptr, 10);
         const int count = std::atoi(argv[5]);
         if (size < 1 || size > served_bytes || count < 1) return 2;
-        return measure(open_socket(argv[2], argv[3], false), static_cast<std::uint32_t>(size),
-                       count);
+        const int fd = open_socket(argv[2], argv[3], false);
+        return (role == "measure" ? measure : wireup)(fd, static_cast<std::uint32_t>(size), count);
     }
     std::fprintf(stderr,
-                 "usage: bare serve ADDRESS PORT\n       bare measure ADDRESS PORT SIZE COUNT\n");
+                 "usage: bare serve ADDRESS PORT\n"
+                 "       bare measure|wireup ADDRESS PORT SIZE COUNT\n");
     return 2;
 }

@@ -1,7 +1,10 @@
 """Ratios of alternating measurements, and what the scripts beside this file print of them."""
 import json
+import os
 import pathlib
+import platform
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -14,6 +17,16 @@ def build(*targets):
     subprocess.run(["cmake", "--preset", "release"], cwd=ROOT, check=True, stdout=sys.stderr)
     subprocess.run(["cmake", "--build", "--preset", "release", "--target", *targets], cwd=ROOT, check=True,
                    stdout=sys.stderr)
+
+
+def machine():
+    """What the figures were taken on."""
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        model = re.search(r"^model name\s*:\s*(.*)$", info.read(), re.M)
+    return dict(machine=dict(cpu=model[1] if model else platform.machine(), cpus=os.cpu_count(),
+                             load=os.getloadavg()[0], kernel=platform.release()),
+                commit=subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
+                                      text=True, check=False).stdout.strip())
 
 
 def interval(values, rounds=2000):

@@ -98,6 +98,10 @@ BOOST_AUTO_TEST_CASE(contract_6_1_cut_inside_fixed_fields_is_refused) {
             *n = {};
         } else if (auto* g = std::get_if<goodbye>(&bare.body)) {
             *g = {};
+        } else if (auto* p = std::get_if<ping>(&bare.body)) {
+            *p = {};
+        } else if (auto* q = std::get_if<pong>(&bare.body)) {
+            *q = {};
         }
         const auto bytes = encode(bare);  // no optional field: every shorter head lacks something
         for (std::size_t length = 0; length < bytes.size(); ++length) {
@@ -161,7 +165,7 @@ BOOST_AUTO_TEST_CASE(head_of_unknown_type_or_reserved_byte_set_is_refused_with_p
 }
 
 BOOST_AUTO_TEST_CASE(contract_6_2_tag_unknown_with_top_bit_is_skipped) {
-    const auto decoded = decode_frame(from_hex("0f 00 0f00000000000000 80 0200 aabb ff 0000"));
+    const auto decoded = decode_frame(from_hex("0f 00 0f00000000000000 90 0200 aabb ff 0000"));
     BOOST_TEST_REQUIRE(decoded.has_value());
     BOOST_TEST((*decoded == frame{15, ping{}}));
     const auto behind_known =

@@ -157,7 +157,17 @@ inline std::vector<golden_frame> golden_frames() {
         {"lane_down", {0, lane_down{3, reason::fenced}}, "0d 00 0000000000000000 03000000 06"},
         {"goodbye", {0, goodbye{"draining"}}, "0e 00 0000000000000000 01 0800 647261696e696e67"},
         {"ping", {15, ping{}}, "0f 00 0f00000000000000"},
+        {"ping_with_offer",
+         {15, ping{lane_offer{7, 1, std::nullopt}}},
+         "0f 00 0f00000000000000 80 0600 07000000 0100"},
         {"pong", {15, pong{}}, "10 00 0f00000000000000"},
+        {"pong_of_lane",
+         {15, pong{.lane_generation = 2, .lane_facts = sample_facts()}},
+         "10 00 0f00000000000000 80 0400 02000000"
+         "81 1b00 563412 efcdab 00000000000000000000ffff0a000002 0700 0004 10"},
+        {"pong_of_no_lane",
+         {15, pong{.why = reason::no_lane, .detail = "why"}},
+         "10 00 0f00000000000000 82 0100 0a 83 0300 776879"},
     };
 }
 
@@ -302,8 +312,13 @@ private:
     void fill(reference_reply& v) { v = {random_.coin(), number<std::uint32_t>()}; }
     void fill(lane_down& v) { v = {number<std::uint32_t>(), reason()}; }
     void fill(goodbye& v) { v.why = text(); }
-    void fill(ping&) {}
-    void fill(pong&) {}
+    void fill(ping& v) {
+        v.offer = maybe([this] { return offer(); });
+    }
+    void fill(pong& v) {
+        v = {maybe([this] { return number<std::uint32_t>(); }), maybe([this] { return facts(); }),
+             reason(), text()};
+    }
 
     template <std::size_t... Index>
     wire::frame frame_of(std::size_t which, std::index_sequence<Index...>) {

@@ -20,6 +20,8 @@ void lease_oracle::sent(const link_end& from, const wire::frame& f) {
     if (const auto* m = std::get_if<wire::acquire>(&f.body)) {
         acquire_sent(from, *m);
         unanswered_[key] = {f.body, clock_};
+    } else if (const auto* ping = std::get_if<wire::ping>(&f.body)) {
+        if (ping->offer) offer_sent(from, *ping->offer);
     } else if (const auto* renewal = std::get_if<wire::renew>(&f.body)) {
         if (renewal->offer) offer_sent(from, *renewal->offer);
         unanswered_[key] = {f.body, clock_};
