@@ -48,7 +48,7 @@ enum class mlx5_choice : std::uint8_t {
 };
 
 /// When a consumer makes the two ends of the queue pair over which it READs from an owner.
-enum class wireup_choice : std::uint8_t {
+enum class wireup_eagerness : std::uint8_t {
     lazy,      ///< at the first get that can use it
     prepared,  ///< its own end with the control connection, the owner's at the first get
     eager,     ///< both ends with the control connection, so that no get pays for them
@@ -75,7 +75,7 @@ struct node_options {
     mlx5_choice mlx5 = mlx5_choice::automatic;
 
     /// As consumer. node::async_warm() brings up both ends of one connection, whatever this says.
-    wireup_choice wireup = wireup_choice::prepared;
+    wireup_eagerness eagerness = wireup_eagerness::prepared;
     /// Queue pairs made ahead of need, in the background, of each kind that the node uses: an
     /// owner's for new consumers, a consumer's for new owners. At most 64; 0: none.
     std::uint32_t spare_queue_pairs = 2;

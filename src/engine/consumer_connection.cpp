@@ -68,8 +68,8 @@ void consumer_connection::greeted(const wire::hello& m) {
     if (s_.rdma.usable() && version_ >= wire::protocol_version_rdma &&
         s_.options.policy != path_policy::never) {
         // The queue pair is made while the first get is still on its way here.
-        if (s_.options.wireup == wireup_choice::prepared) start_lane();
-        if (s_.options.wireup == wireup_choice::eager)
+        if (s_.options.eagerness == wireup_eagerness::prepared) start_lane();
+        if (s_.options.eagerness == wireup_eagerness::eager)
             warm([](const failure&, const readiness&) {});
     }
     if (on_up_) std::exchange(on_up_, nullptr)();

@@ -22,9 +22,9 @@ namespace {
 using fault::call;
 
 /// Without spares, so that each queue pair is made for somebody.
-node_options plain(wireup_choice wireup = wireup_choice::lazy) {
+node_options plain(wireup_eagerness wireup = wireup_eagerness::lazy) {
     node_options o;
-    o.wireup = wireup;
+    o.eagerness = wireup;
     o.spare_queue_pairs = 0;
     return o;
 }
@@ -93,14 +93,14 @@ BOOST_AUTO_TEST_CASE(wireup_lazy_makes_no_queue_pair_before_the_first_get) {
 }
 
 BOOST_AUTO_TEST_CASE(wireup_prepared_makes_the_consumers_end_with_the_connection) {
-    wireup_nodes n(plain(), plain(wireup_choice::prepared));
+    wireup_nodes n(plain(), plain(wireup_eagerness::prepared));
     BOOST_TEST(n.consumer->connect(*n.owner->address()).has_value());
     BOOST_TEST(eventually([&] { return n.made_since().consumer == 1; }));
     BOOST_TEST(n.made_since().owner == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(wireup_eager_brings_both_ends_up_with_the_connection) {
-    wireup_nodes n(plain(), plain(wireup_choice::eager));
+    wireup_nodes n(plain(), plain(wireup_eagerness::eager));
     const auto before = n.wired();
     BOOST_TEST(n.consumer->connect(*n.owner->address()).has_value());
     const wireup_nodes::counts both{before.owner + 1, before.consumer + 1};
@@ -159,7 +159,7 @@ BOOST_AUTO_TEST_CASE(warm_under_a_kill_switch_says_so_and_is_no_error) {
 }
 
 BOOST_AUTO_TEST_CASE(warm_under_policy_never_makes_nothing) {
-    auto never = plain(wireup_choice::eager);
+    auto never = plain(wireup_eagerness::eager);
     never.policy = path_policy::never;
     wireup_nodes n(plain(), never);
     BOOST_TEST(n.consumer->warm(*n.owner->address())->reason == reason::policy);

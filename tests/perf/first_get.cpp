@@ -100,7 +100,8 @@ private:
     static rvget::node start(boost::asio::io_context& context, const std::string& how,
                              std::uint32_t spares) {
         auto o = options();
-        o.wireup = how == "prepared" ? rvget::wireup_choice::prepared : rvget::wireup_choice::lazy;
+        o.eagerness =
+            how == "prepared" ? rvget::wireup_eagerness::prepared : rvget::wireup_eagerness::lazy;
         o.spare_queue_pairs = spares;
         return rvget::node::start(o, context).value();
     }

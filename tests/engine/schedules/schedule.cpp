@@ -34,9 +34,9 @@ node_options make_node(prng& r, bool owner) {
     o.chunks_in_flight = 1 + r.below(3);
     o.rdma_disabled = r.one_in(24);
     if (r.one_in(16)) o.max_leases = 2;
-    constexpr wireup_choice wireups[] = {wireup_choice::lazy, wireup_choice::prepared,
-                                         wireup_choice::eager};
-    o.wireup = r.of(wireups);
+    constexpr wireup_eagerness wireups[] = {wireup_eagerness::lazy, wireup_eagerness::prepared,
+                                            wireup_eagerness::eager};
+    o.eagerness = r.of(wireups);
     o.spare_queue_pairs = r.below(3);
     return o;
 }
