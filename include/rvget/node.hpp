@@ -5,7 +5,8 @@
 //     auto r = n.get(rvget::url::parse(text).value());
 //
 // Every operation is async_x(args, completion_token) with void(error_code, result): callbacks,
-// futures, coroutines and cancellation slots work by construction. Any thread may call. Handlers
+// futures, coroutines and cancellation slots work by construction. Any thread may call. What is
+// begun later (asio::deferred, use_awaitable) needs this node where it was until then. Handlers
 // run on their associated executor, by default the node's. The blocking forms are for simple
 // programs and must not be called on the node's executor.
 
@@ -146,14 +147,17 @@ public:
     /// the region takes the slot away.
     [[nodiscard]] result<handle> stage_region(const region& in, std::size_t offset,
                                               std::size_t length);
-    /// The handle with this node's own address. Precondition: it listens.
+    /// The handle with this node's own address: as it listens, so for all addresses of a machine
+    /// put one in that its peers know. Precondition: it listens (std::logic_error).
     [[nodiscard]] url url_of(const handle& h) const;
 
     /// What is known of a slot of this node, after all that was staged or released before.
     [[nodiscard]] result<slot_metadata> metadata(const handle& own);
     /// One more reference for one more holder; returns how many there are.
     result<std::uint32_t> add_reference(const handle& own);
-    /// Drops a reference; at none, and without active leases, the slot is freed.
+    /// Drops a reference of this node's own and returns how many are left, those of consumers
+    /// included; at none, and without active leases, the slot is freed. `not_found` where this node
+    /// holds none any more.
     result<std::uint32_t> release(const handle& own);
 
     // ---- Consumer.

@@ -52,6 +52,17 @@ result<void> node_options::validate() const {
     const auto wrong = [](std::string what) {
         return failure{request_errc::invalid_argument, std::move(what)};
     };
+    const auto within = [](auto value, auto last) {
+        return static_cast<unsigned>(value) <= static_cast<unsigned>(last);
+    };
+    for (const auto& [name, valid] :
+         {std::pair{"policy", within(policy, path_policy::never)},
+          std::pair{"mlx5", within(mlx5, mlx5_choice::devx)},
+          std::pair{"eagerness", within(eagerness, wireup_eagerness::eager)},
+          std::pair{"lease_keys", within(lease_keys, lease_key_choice::fence)}})
+        if (!valid) return wrong(std::string(name) + " is none of its enumerators");
+    if (listen && listen->host.find('\0') != std::string::npos)
+        return wrong("listen has a host with a null character");
     const auto ms = [](std::chrono::milliseconds t) { return std::to_string(t.count()) + " ms"; };
     if (!gid.empty() && !route::parse_gid(gid))
         return wrong("gid is '" + gid + "' and no address; copy one of `rvget list`");
@@ -73,13 +84,16 @@ result<void> node_options::validate() const {
         return wrong("arena_idle_time is " + ms(arena_idle_time) + " and between 0 and a day");
     if (wireup_wait < 0ms || wireup_wait > 24h)
         return wrong("wireup_wait is " + ms(wireup_wait) + " and between 0 and a day");
-    if (spin < 0us || spin > 1h) return wrong("spin is negative or more than an hour");
+    if (spin < 0us || spin > 1s)
+        return wrong("spin is " + std::to_string(spin.count()) + " us and between 0 and a second");
     if (read_depth < 1 || read_depth > 128)
         return wrong("read_depth is " + std::to_string(read_depth) + " and between 1 and 128");
     if (spare_queue_pairs > 64)
         return wrong("spare_queue_pairs is " + std::to_string(spare_queue_pairs) +
                      " and at most 64");
-    if (read_piece_bytes < 4096) return wrong("read_piece_bytes is less than 4096");
+    if (read_piece_bytes < 4096)
+        return wrong("read_piece_bytes is " + std::to_string(read_piece_bytes) +
+                     " and at least 4096");
     if (chunk_bytes < 4096 || chunk_bytes > std::size_t{16} << 20)
         return wrong("chunk_bytes is " + std::to_string(chunk_bytes) +
                      " and between 4096 and 16777216");
@@ -95,10 +109,14 @@ result<void> node_options::validate() const {
         if (value < first_arena_bytes)
             return wrong(std::string(name) + " is " + std::to_string(value) +
                          " and at least first_arena_bytes, " + std::to_string(first_arena_bytes));
-    if (worker_threads < 1) return wrong("worker_threads is 0");
-    if (chunk_budget_bytes < 1) return wrong("chunk_budget_bytes is 0");
-    if (max_consumers < 1 || max_leases < 1) return wrong("max_consumers or max_leases is 0");
-    if (max_handshakes < 1) return wrong("max_handshakes is 0");
+    if (worker_threads < 1 || worker_threads > 1024)
+        return wrong("worker_threads is " + std::to_string(worker_threads) +
+                     " and between 1 and 1024");
+    for (const auto& [name, value] :
+         {std::pair{"chunk_budget_bytes", chunk_budget_bytes},
+          std::pair{"max_consumers", max_consumers}, std::pair{"max_leases", max_leases},
+          std::pair{"max_handshakes", max_handshakes}})
+        if (value < 1) return wrong(std::string(name) + " is 0 and at least 1");
     if (tls.enabled() &&
         (tls.certificate_file.empty() || tls.key_file.empty() || tls.authority_file.empty()))
         return wrong(

@@ -1,6 +1,8 @@
 #include <cstring>
 #include <future>
 #include <mutex>
+#include <stdexcept>
+#include <system_error>
 #include <vector>
 
 #include <prometheus/text_serializer.h>
@@ -73,6 +75,11 @@ result<node> node::impl::start(node_options options, boost::asio::io_context* co
     } catch (const boost::system::system_error& e) {
         return failure{e.code(), std::string("the node cannot start: ") + e.what() +
                                      "; where descriptors are out, raise `ulimit -n`"};
+    } catch (const std::system_error& e) {
+        return failure{node_errc::internal, std::string("the node cannot start a thread: ") +
+                                                e.what() +
+                                                "; raise `ulimit -u` or the pids limit of its "
+                                                "cgroup, or lower `ulimit -s`"};
     }
     // The constructor only watches and draws the id; the strand is not running anything of ours
     // yet.
@@ -271,6 +278,7 @@ std::shared_ptr<prometheus::Collectable> node::metrics_source() const {
 struct staging::impl {
     engine::slot_memory memory;
     std::span<std::byte> bytes;
+    node_id made_by;
 };
 
 staging::staging() = default;
@@ -291,8 +299,10 @@ const std::string& staging::why_plain_detail() const noexcept {
 }
 
 result<staging> node::make_staging(std::size_t bytes, bool pinned) {
+    if (impl_->stopping) return stopped();
     staging s;
     s.impl_ = std::make_shared<staging::impl>();
+    s.impl_->made_by = impl_->id;
     auto& m = s.impl_->memory;
     auto& rdma = *impl_->rdma;
     if (!pinned) {
@@ -328,6 +338,10 @@ result<staging> node::make_staging(std::size_t bytes, bool pinned) {
 result<handle> node::stage(staging filled) {
     if (!filled.impl_) return failure{request_errc::invalid_argument, "nothing to stage"};
     if (impl_->stopping) return stopped();
+    // Another one's device does not know this memory.
+    if (filled.impl_->made_by != impl_->id)
+        return failure{request_errc::invalid_argument,
+                       "this memory was made for another node; stage it there"};
     return impl_->add_slot({filled.impl_, &filled.impl_->memory});
 }
 
@@ -359,7 +373,10 @@ result<handle> node::stage_pinned(std::span<const std::byte> bytes) {
     return stage_copy(*this, bytes, true);
 }
 
-url node::url_of(const handle& h) const { return {impl_->address.value_or(endpoint_address{}), h}; }
+url node::url_of(const handle& h) const {
+    if (!impl_->address) throw std::logic_error("rvget: url_of() of a node that does not listen");
+    return {*impl_->address, h};
+}
 
 result<slot_metadata> node::metadata(const handle& own) {
     return wait(impl_->on_strand([i = impl_.get(), own]() -> result<slot_metadata> {

@@ -60,6 +60,10 @@ public:
     /// calls on the strand, and for nobody else.
     virtual void take_turn(task f) = 0;
 
+    /// Runs what other threads have posted so far, in the middle of a turn. For whoever has just
+    /// received what may have been caused by that; his own state may be another afterwards.
+    virtual void take_posted() = 0;
+
     /// `l` is told once; forget it before it dies.
     virtual void tell_stopping(stop_listener& l) = 0;
     virtual void forget(stop_listener& l) noexcept = 0;

@@ -27,17 +27,23 @@ const slot* owner::find(std::uint64_t slot_id) const {
     return it == slots_.end() || it->second.references == 0 ? nullptr : &it->second;
 }
 
-std::optional<std::uint32_t> owner::add_reference(std::uint64_t slot_id) {
+std::optional<std::uint32_t> owner::add_reference(std::uint64_t slot_id, referrer by) {
     const auto it = slots_.find(slot_id);
     if (it == slots_.end() || it->second.references == 0 ||
         it->second.references == std::numeric_limits<std::uint32_t>::max())
         return std::nullopt;
+    if (by == referrer::owner) ++it->second.own;
     return ++it->second.references;
 }
 
-std::optional<std::uint32_t> owner::release(std::uint64_t slot_id, std::uint32_t count) {
+std::optional<std::uint32_t> owner::release(std::uint64_t slot_id, referrer by,
+                                            std::uint32_t count) {
     const auto it = slots_.find(slot_id);
     if (it == slots_.end() || it->second.references == 0) return std::nullopt;
+    if (by == referrer::owner) {
+        if (it->second.own == 0) return std::nullopt;
+        --it->second.own;
+    }
     const auto left = it->second.references -= std::min(count, it->second.references);
     free_if_unused(slot_id);
     return left;

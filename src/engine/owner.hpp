@@ -45,11 +45,15 @@ public:
 
     void add_slot(std::uint64_t id, std::shared_ptr<const slot_memory> memory);
     [[nodiscard]] const slot* find(std::uint64_t slot_id) const;
+    /// Who holds a reference. What consumers hold their connections count.
+    enum class referrer : std::uint8_t { owner, consumer };
     /// One more reference; none where the slot is gone.
-    std::optional<std::uint32_t> add_reference(std::uint64_t slot_id);
-    /// `count` references less; at none and without leases the slot is freed. Precondition: there
-    /// are as many, or the slot is gone.
-    std::optional<std::uint32_t> release(std::uint64_t slot_id, std::uint32_t count = 1);
+    std::optional<std::uint32_t> add_reference(std::uint64_t slot_id,
+                                               referrer by = referrer::owner);
+    /// `count` references less; at none and without leases the slot is freed. None where the slot
+    /// is gone, or the owner has none of its own left. Precondition: a consumer has as many.
+    std::optional<std::uint32_t> release(std::uint64_t slot_id, referrer by = referrer::owner,
+                                         std::uint32_t count = 1);
 
     /// The slots in `region` lose all their references, whoever holds them.
     void withdraw(const fabric::memory_region& region);

@@ -92,7 +92,7 @@ void owner_connection::on_closed(const failure& why) {
     for (auto& [key, w] : std::exchange(waiting_, {})) s_.env.cancel(w.timer);
     pings_.clear();
     for (const auto& [slot_id, count] : std::exchange(references_, {}))
-        owner_.release(slot_id, count);
+        owner_.release(slot_id, owner::referrer::consumer, count);
     destroy_lanes_if_over();
     handlers_.greeted = nullptr;
     if (auto closed = std::exchange(handlers_.closed, nullptr)) closed(*this, why_.value_or(why));
@@ -506,11 +506,11 @@ void owner_connection::handle(std::uint64_t id, wire::reference& m) {
     std::optional<std::uint32_t> left;
     if (m.change == wire::reference_change::add) {
         if (references_.size() < max_referenced_slots || references_.contains(m.slot))
-            left = owner_.add_reference(m.slot);
+            left = owner_.add_reference(m.slot, owner::referrer::consumer);
         if (left) ++references_[m.slot];
     } else if (const auto it = references_.find(m.slot); it != references_.end()) {
         if (--it->second == 0) references_.erase(it);
-        left = owner_.release(m.slot);
+        left = owner_.release(m.slot, owner::referrer::consumer);
     }
     if (left) reply = {true, *left};
     send(id, reply);

@@ -78,6 +78,9 @@ public:
     void take_turn(task f) override {
         turn([&] { f(); });
     }
+    void take_posted() override {
+        if (inbox_waits_) drain_inbox();
+    }
     void tell_stopping(stop_listener& l) override { stop_listeners_.insert(&l); }
     void forget(stop_listener& l) noexcept override { stop_listeners_.erase(&l); }
 
@@ -116,7 +119,7 @@ private:
 
     bool in_turn() const noexcept { return runner_ == std::this_thread::get_id(); }
     void end_turn();
-    void run(std::vector<task> batch);
+    void run(std::vector<task>& batch);
     void shut_down();
     [[nodiscard]] bool timer_is_armed() const;
     void arm_timer();
@@ -141,6 +144,7 @@ private:
 
     std::mutex inbox_mutex_;  ///< over the two below, and over strand_ against stop()
     std::vector<task> inbox_;
+    std::atomic<bool> inbox_waits_ = false;  ///< there is something in it
     bool inbox_closed_ = false;
 
     std::shared_ptr<reactor> reactor_;
@@ -268,8 +272,8 @@ void asio_loop::fire_timers() {
 
 /// What a turn posts runs at its end, and what another handler of the io_context asks for runs at
 /// once where nobody holds the strand: neither makes a trip through Asio's queue and the kernel.
-/// What other threads post is queued before they go on, also where it joins an earlier batch, so
-/// that whatever they cause afterwards comes later.
+/// What other threads post is queued before they go on, so that whatever they cause afterwards
+/// comes later: the running turn too looks here once it has received something (take_posted).
 void asio_loop::post(task f) {
     if (in_turn()) {
         if (!stopping_) turn_posts_.push_back(std::move(f));
@@ -279,18 +283,15 @@ void asio_loop::post(task f) {
     if (inbox_closed_) {
         return;
     }
+    inbox_.push_back(std::move(f));
+    inbox_waits_ = true;
+    const auto drain = [self = shared_from_this()] { self->turn([&] { self->drain_inbox(); }); };
     if (strand_->get_inner_executor().running_in_this_thread()) {
         const strand on = *strand_;
         lock.unlock();
-        asio::dispatch(on, [self = shared_from_this(), f = std::move(f)]() mutable {
-            self->turn([&] { f(); });
-        });
-        return;
-    }
-    inbox_.push_back(std::move(f));
-    if (inbox_.size() == 1) {
-        asio::post(*strand_,
-                   [self = shared_from_this()] { self->turn([&] { self->drain_inbox(); }); });
+        asio::dispatch(on, drain);
+    } else if (inbox_.size() == 1) {
+        asio::post(*strand_, drain);
     }
 }
 
@@ -299,11 +300,16 @@ void asio_loop::drain_inbox() {
     {
         const std::lock_guard lock(inbox_mutex_);
         batch.swap(inbox_);
+        inbox_waits_ = false;
     }
-    run(std::move(batch));
+    run(batch);
+    // Its room serves the next ones, unless some have come meanwhile.
+    batch.clear();
+    const std::lock_guard lock(inbox_mutex_);
+    if (inbox_.capacity() == 0 && !inbox_closed_) inbox_.swap(batch);
 }
 
-void asio_loop::run(std::vector<task> batch) {
+void asio_loop::run(std::vector<task>& batch) {
     for (task& f : batch) {
         if (stopping_) {
             return;
@@ -339,7 +345,8 @@ void asio_loop::end_turn() {
     // Once: what these post comes with the next turn, so that descriptors and timers get theirs.
     if (!turn_posts_.empty()) {
         time_passed();
-        run(std::exchange(turn_posts_, {}));
+        auto batch = std::exchange(turn_posts_, {});
+        run(batch);
     }
     for (std::size_t i = 0; i < turn_end_.size(); ++i) {
         const auto next = std::move(turn_end_[i]);

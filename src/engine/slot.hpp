@@ -35,7 +35,8 @@ struct slot_memory {
 struct slot {
     std::uint64_t id = 0;
     std::shared_ptr<const slot_memory> memory;
-    std::uint32_t references = 1;  ///< the owner's own
+    std::uint32_t references = 1;  ///< of all holders
+    std::uint32_t own = 1;         ///< of those: the owner's, which nobody else's release touches
     std::uint32_t leases = 0;      ///< active ones
 };
 

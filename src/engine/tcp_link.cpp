@@ -313,6 +313,12 @@ tcp_link::progress tcp_link::receive_frames(std::size_t& budget) {
         return progress::none;
     }
     budget -= std::min(got, budget);
+    // What other threads asked for may be what the peer's frames are about: a handle that was
+    // staged, told and asked for, all since this turn began.
+    loop_.take_posted();
+    if (!socket_ || closing_) {
+        return progress::none;
+    }
     const auto bytes = std::span(scratch).first(partial_.size() + got);
     const auto left = bytes.subspan(parse(bytes));
     partial_.assign(left.begin(), left.end());

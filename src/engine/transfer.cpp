@@ -69,7 +69,7 @@ void transfer::acquire() {
         detail = std::move(lane.detail);
         lane_ = std::move(lane.lane);
     }
-    if (lane_ && !fallback_) {
+    if (lane_) {
         m.offer = lane_->offer();
     } else if (request_.policy == path_policy::require) {
         return fail({request_errc::path_not_available,

@@ -599,6 +599,20 @@ BOOST_AUTO_TEST_CASE(goodbye_in_the_middle_is_lost_with_its_reason) {
     BOOST_TEST(f.detail.find("maintenance") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(contract_6_4_stranger_hears_nothing_of_a_shutdown) {
+    auto owner = start_tcp_node(listening());
+    const auto stranger = connect_raw(*owner.address());
+    {
+        // Accepted in order: once this one is greeted, the owner knows the stranger too.
+        const auto known = connect_raw(*owner.address());
+        known.write(wire::frame{0, wire::hello{.node = raw_id}});
+        BOOST_REQUIRE(known.read_frame());
+    }
+    BOOST_TEST(owner.shutdown(10s));
+    std::byte said{};
+    BOOST_TEST(::recv(stranger.get(), &said, 1, 0) <= 0);
+}
+
 /// Lines with `part`, which come from another thread.
 class counted_lines {
 public:

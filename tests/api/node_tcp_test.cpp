@@ -4,9 +4,11 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include <boost/asio/io_context.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include "api/nodes.hpp"
@@ -454,6 +456,69 @@ BOOST_AUTO_TEST_CASE(contract_1_4_metadata_is_the_same_here_and_there) {
         BOOST_TEST(m.leases == 0u);
         BOOST_TEST(!m.pinned);
     }
+}
+
+BOOST_AUTO_TEST_CASE(contract_1_4_release_drops_no_reference_that_somebody_else_holds) {
+    tcp_nodes n;
+    const auto from = n.stage(medium);
+    BOOST_TEST(n.consumer.add_reference(from).value() == 2u);
+    BOOST_TEST(n.owner.add_reference(from.handle).value() == 3u);
+    BOOST_TEST(n.owner.release(from.handle).value() == 2u);
+    BOOST_TEST(n.owner.release(from.handle).value() == 1u);
+    check_failure(n.owner.release(from.handle), request_errc::not_found);
+    BOOST_TEST(n.consumer.get(from).has_value());
+    BOOST_TEST(n.consumer.release(from).value() == 0u);
+    check_failure(n.consumer.get(from), request_errc::not_found);
+}
+
+/// Another thread stages, and asks by hand for what it was told, while a turn of the owner's is
+/// about to read: what was staged comes first.
+BOOST_AUTO_TEST_CASE(contract_1_1_handle_that_was_told_is_found_by_what_a_turn_reads_later) {
+    boost::asio::io_context context;
+    const auto running = [&](auto&& what) {
+        std::thread runner([&] { context.run(); });
+        what();
+        context.stop();
+        runner.join();
+        context.restart();
+    };
+    std::optional<node> owner(node::start(listening(), context).value());
+    const auto peer = connect_raw(*owner->address());
+    running([&] {
+        peer.write(wire::frame{0, wire::hello{.node = node_id{7}}});
+        BOOST_TEST(peer.read_frame().has_value());
+    });
+    peer.write(wire::frame{1, wire::ping{}});  // what the turn is for
+    boost::asio::post(context, [&] {
+        handle h;
+        std::thread([&] { h = owner->stage(payload(100)).value(); }).join();
+        wire::acquire a;
+        a.slot = h.slot;
+        a.deadline_ms = 60'000;
+        peer.write(wire::frame{2, a});
+    });
+    running([&] {
+        BOOST_TEST(peer.read_frame().has_value());  // the pong
+        const auto answer = peer.read_frame();
+        BOOST_REQUIRE(answer);
+        BOOST_TEST((std::get<wire::acquire_reply>(answer->frame.body).answer ==
+                    wire::answer::inline_answer));
+        BOOST_TEST(owner->shutdown(5s));
+    });
+}
+
+BOOST_AUTO_TEST_CASE(staging_of_another_node_is_refused) {
+    auto one = start_tcp_node();
+    auto other = start_tcp_node();
+    check_failure(other.stage(one.make_staging(10).value()), request_errc::invalid_argument,
+                  "another node");
+    BOOST_TEST(one.shutdown(5s));
+    check_failure(one.make_staging(10), node_errc::stopped);
+}
+
+BOOST_AUTO_TEST_CASE(url_of_a_node_that_does_not_listen_is_a_broken_precondition) {
+    const auto n = start_tcp_node();
+    BOOST_CHECK_THROW(static_cast<void>(n.url_of(any_handle())), std::logic_error);
 }
 
 BOOST_AUTO_TEST_CASE(contract_1_4_slot_released_under_a_lease_serves_it_to_the_end) {

@@ -271,7 +271,9 @@ BOOST_FIXTURE_TEST_CASE(contract_5_3_unregister_waits_for_a_lease_and_says_drain
 BOOST_AUTO_TEST_CASE(contract_5_3_unregister_that_timed_out_has_revoked_the_leases) {
     for (const auto keys : every_mode) {
         BOOST_TEST_CONTEXT("lease keys " << static_cast<int>(keys)) {
-            region_nodes n(with_keys(keys));
+            auto o = with_keys(keys);
+            o.lease_timeout = 1h;  // so that no lease is over by itself
+            region_nodes n(o);
             const auto from = n.stage_there();
             auto nic = n.net.attach(sim::roce_host("rogue", sim::ipv4_gid(10, 0, 0, 3)));
             rogue_consumer rogue(*nic, connect_raw(*n.owner->address()), medium);

@@ -387,6 +387,26 @@ BOOST_FIXTURE_TEST_CASE(contract_9_1_ok_counts_completed_reads_alone, held_back_
     BOOST_TEST(tells(*consumer, "rvget_gets_total{result=\"error\"} 1"));
 }
 
+BOOST_FIXTURE_TEST_CASE(contract_9_1_ok_for_another_path_than_rdma_is_a_protocol_error, sim_nodes) {
+    const scripted_owner liar([](const raw_socket& s) {
+        while (const auto asked = s.read_frame()) {
+            if (!std::holds_alternative<wire::acquire>(asked->frame.body)) continue;
+            wire::acquire_reply r;
+            r.answer = wire::answer::chunked;
+            r.why = reason::ok;
+            r.slot_bytes = r.range_bytes = medium;
+            r.lease = 5;
+            r.duration_ms = 10'000;
+            s.write(wire::frame{asked->frame.id, r});
+        }
+    });
+    const auto got = consumer->get(liar.target(), {.deadline = 20s});
+    BOOST_TEST(consumer->shutdown(20s));  // ends the script
+    BOOST_REQUIRE(!got);
+    BOOST_TEST(got.error().code == make_error_code(connection_errc::protocol),
+               got.error().message());
+}
+
 BOOST_FIXTURE_TEST_CASE(contract_9_1_failed_bind_is_a_completion_error_by_status, sim_nodes) {
     warm_up();
     net.set_link("owner", "sim0", 1, false);

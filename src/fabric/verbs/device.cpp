@@ -89,7 +89,7 @@ result<std::shared_ptr<fabric::device>> device::open(ibv_device* found) {
 result<void> device::refresh() {
     auto* handle = context_->handle.get();
     auto ports = ports_of(handle, handle->device->node_type == IBV_NODE_RNIC,
-                          static_cast<unsigned>(facts_.ports.size()));
+                          static_cast<unsigned>(facts_.ports.size()), facts_.ports);
     if (!ports) return ports.error();
     facts_.ports = std::move(*ports);
     return {};

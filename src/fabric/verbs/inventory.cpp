@@ -70,7 +70,19 @@ std::string gid_netdev(std::string_view device, std::uint32_t port, std::uint32_
                      "gid_attrs/ndevs" / std::to_string(index));
 }
 
+/// The entry that stood there and was the same, or null.
+const route::gid_entry* same_entry(std::span<const route::port_facts> known, std::uint32_t port,
+                                   const route::gid_entry& entry) {
+    for (const auto& p : known) {
+        if (p.number != port) continue;
+        const auto at = std::ranges::find(p.gids, entry.index, &route::gid_entry::index);
+        if (at != p.gids.end() && at->gid == entry.gid && at->type == entry.type) return &*at;
+    }
+    return nullptr;
+}
+
 result<void> add_gids(ibv_context* context, bool iwarp, std::size_t room,
+                      std::span<const route::port_facts> known,
                       std::vector<route::port_facts>& ports) {
     std::vector<ibv_gid_entry> table(room);
     const auto count = ibv_query_gid_table(context, table.data(), table.size(), 0);
@@ -84,7 +96,10 @@ result<void> add_gids(ibv_context* context, bool iwarp, std::size_t room,
         const auto port = std::find_if(ports.begin(), ports.end(),
                                        [&](const auto& p) { return p.number == raw.port_num; });
         if (entry.gid.is_zero() || port == ports.end()) continue;
-        entry.netdev = gid_netdev(ibv_get_device_name(context->device), raw.port_num, entry.index);
+        const auto* same = same_entry(known, raw.port_num, entry);
+        entry.netdev = same != nullptr ? same->netdev
+                                       : gid_netdev(ibv_get_device_name(context->device),
+                                                    raw.port_num, entry.index);
         // The lowest entries are those of the port's own netdev; VLANs and the like come later.
         if (port->netdev.empty()) port->netdev = entry.netdev;
         port->gids.push_back(std::move(entry));
@@ -129,7 +144,8 @@ route::device_facts facts_unopened(ibv_device* device) {
     return facts;
 }
 
-result<std::vector<route::port_facts>> ports_of(ibv_context* context, bool iwarp, unsigned count) {
+result<std::vector<route::port_facts>> ports_of(ibv_context* context, bool iwarp, unsigned count,
+                                                std::span<const route::port_facts> known) {
     std::vector<route::port_facts> ports;
     std::size_t table_entries = 0;
     for (unsigned number = 1; number <= count; ++number) {
@@ -151,7 +167,8 @@ result<std::vector<route::port_facts>> ports_of(ibv_context* context, bool iwarp
         table_entries += static_cast<std::size_t>(attr.gid_tbl_len);
         ports.push_back(std::move(port));
     }
-    if (auto added = add_gids(context, iwarp, table_entries, ports); !added) return added.error();
+    if (auto added = add_gids(context, iwarp, table_entries, known, ports); !added)
+        return added.error();
     return ports;
 }
 

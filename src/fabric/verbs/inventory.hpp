@@ -2,6 +2,7 @@
 // From libibverbs and sysfs to plain facts.
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,8 +23,11 @@ namespace rvget::fabric::verbs {
 /// Everything; opening succeeded.
 [[nodiscard]] result<route::device_facts> facts_of(ibv_context* context);
 
-/// The ports as they are now, with the GID entries in use.
-[[nodiscard]] result<std::vector<route::port_facts>> ports_of(ibv_context* context, bool iwarp,
-                                                              unsigned count);
+/// The ports as they are now, with the GID entries in use. Entries that `known` has in the same
+/// place take their netdev's name from there: each wire-up looks at the table, and reading a name
+/// takes four system calls.
+[[nodiscard]] result<std::vector<route::port_facts>> ports_of(
+    ibv_context* context, bool iwarp, unsigned count,
+    std::span<const route::port_facts> known = {});
 
 }  // namespace rvget::fabric::verbs
