@@ -120,7 +120,8 @@ void consumer_connection::on_closed(const failure& why) {
 void consumer_connection::log_end(const failure& why) const {
     // A protocol error was said where it was found; the end of this node is no news.
     if (why.code == connection_errc::protocol || why.code == node_errc::stopped) return;
-    log(goodbye_ ? log_level::info : log_level::warning,
+    // Whoever waits for an answer is told the cause with his error.
+    log(goodbye_ || !pending_.empty() ? log_level::info : log_level::warning,
         "owner=" + to_.to_string() + " event=connection_lost requests=" +
             std::to_string(pending_.size()) + " cause=" + quoted(why.message()) +
             " next=\"the next get connects again; see whether that process runs and its machine "

@@ -64,6 +64,7 @@ struct consumer {
         : nic(fabric::fault::make_fault_provider(fabric::make_provider(choice), plan)) {
         o.inline_max = 0;
         o.rdma_min_bytes = 1;
+        o.spare_queue_pairs = 0;  // when they are made is a matter of time
         o.first_arena_bytes = std::size_t{4} << 20;
         n.emplace(start_node_on(nic.get(), o).value());
         const bool direct = n->rdma().fast_path == "mlx5";
