@@ -173,8 +173,10 @@ rdma_status node::rdma() const { return impl_->rdma_now(); }
 result<route_explanation> node::explain(const std::string& host) const {
     return explain_route(host, [&rdma = *impl_->rdma](const route::control_path& way) {
         route::choice none;
-        none.refusal = rdma.why_not_detail();
-        if (!rdma.usable()) return none;
+        if (!rdma.usable()) {
+            none.refusal = rdma.why_not_detail();
+            return none;
+        }
         auto choice = rdma.choose(way);
         if (choice) return std::move(*choice);
         none.refusal = choice.error().message();

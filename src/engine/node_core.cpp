@@ -50,7 +50,12 @@ result<std::optional<endpoint_address>> node_core::start() {
     if (rdma_->usable() && options_.arena_idle_time.count() > 0)
         services_.env.post([this] { trim_later(); });
     // An owner that also gets has spares for that from its first connection to an owner on.
-    services_.env.post([this] { (options_.listen ? serving_stock_ : reading_stock_).fill(); });
+    services_.env.post([this] {
+        if (options_.listen)
+            serving_stock_.fill();
+        else if (options_.policy != path_policy::never)
+            reading_stock_.fill();
+    });
     if (!options_.listen) return std::optional<endpoint_address>{};
     auto at = services_.net.listen(*options_.listen, [this](std::shared_ptr<control_link> link) {
         accepted(std::move(link));

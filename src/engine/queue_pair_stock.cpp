@@ -64,6 +64,7 @@ queue_pair_stock::queue_pair_stock(environment& env, rdma_context& rdma, counter
     : env_(env), rdma_(rdma), stats_(stats), recipe_(std::move(recipe)), wanted_(wanted) {}
 
 void queue_pair_stock::fill() {
+    if (making_) asked_meanwhile_ = true;
     if (closed_ || making_ || spares_.size() >= wanted_ || !rdma_.usable()) return;
     if (!rdma_.reserve_spare_entries(recipe_.entries)) return;
     making_ = true;
@@ -91,8 +92,10 @@ void queue_pair_stock::made(attempt& a) {
             "spare_queue_pair=failed cause=" + quoted(a.outcome.error().message()));
         rdma_.return_entries(recipe_.entries);
         rdma_.resource_gone();
+        if (std::exchange(asked_meanwhile_, false)) fill();
         return;
     }
+    asked_meanwhile_ = false;
     if (closed_) return discard(std::move(a.made));
     spares_.push_back(std::move(a.made));
     fill();

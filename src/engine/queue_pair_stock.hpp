@@ -80,6 +80,7 @@ private:
     std::vector<initial_queue_pair> spares_;
     std::uint8_t port_ = 0;  ///< 0: the first that is active
     bool making_ = false;
+    bool asked_meanwhile_ = false;
     bool closed_ = false;
     environment::timer_id timer_ = 0;
 };

@@ -79,16 +79,8 @@ result<void> rdma_context::open_device(fabric::provider& provider,
                                        std::optional<wire::lease_mode> unproven) {
     auto listed = provider.list();
     if (!listed) return listed.error();
-    const auto wanted = [&](const route::gid_entry& entry) {
-        return entry.gid == pins_.gid.value_or(entry.gid) &&
-               entry.index == pins_.gid_index.value_or(entry.index);
-    };
     const auto usable = [&](const route::device_facts& d) {
-        if (!pins_.device.empty() && d.name != pins_.device) return false;
-        return std::any_of(d.ports.begin(), d.ports.end(), [&](const route::port_facts& p) {
-            return p.state == route::port_state::active &&
-                   std::any_of(p.gids.begin(), p.gids.end(), wanted);
-        });
+        return (pins_.device.empty() || d.name == pins_.device) && port_to_use(d) != nullptr;
     };
     const auto found = std::find_if(listed.value().begin(), listed.value().end(), usable);
     if (found == listed.value().end()) {
@@ -185,6 +177,7 @@ result<local_port> rdma_context::choose_port(const std::string& own_address,
     local_port port;
     port.identity = {.port = winner->port,
                      .gid = winner->entry.gid,
+                     .gid_type = winner->entry.type,
                      .gid_index = winner->entry.index,
                      .lid = winner->lid,
                      .active_mtu = winner->active_mtu};
@@ -208,10 +201,20 @@ result<local_port> rdma_context::own_port() const {
     return last;
 }
 
+/// The first that has a GID within the pins; null where there is none.
+const route::port_facts* rdma_context::port_to_use(const route::device_facts& d) const {
+    const auto wanted = [&](const route::gid_entry& entry) {
+        return entry.gid == pins_.gid.value_or(entry.gid) &&
+               entry.index == pins_.gid_index.value_or(entry.index);
+    };
+    for (const auto& p : d.ports)
+        if (p.state == route::port_state::active && std::ranges::any_of(p.gids, wanted)) return &p;
+    return nullptr;
+}
+
 result<std::uint8_t> rdma_context::first_active_port() const {
     const std::lock_guard lock(facts_mutex_);
-    for (const auto& p : device_->facts().ports)
-        if (p.state == route::port_state::active && !p.gids.empty()) return p.number;
+    if (const auto* p = port_to_use(device_->facts())) return p->number;
     return failure{device_errc::none,
                    "device " + device_->facts().name + " has no active port with a GID"};
 }
@@ -226,10 +229,15 @@ result<std::unique_ptr<fabric::queue_pair>> rdma_context::create_queue_pair(
 result<std::uint32_t> rdma_context::gid_index_of(const fabric::port_identity& identity) const {
     const std::lock_guard lock(facts_mutex_);
     if (auto r = device_->refresh(); !r) return r.error();
+    std::optional<std::uint32_t> elsewhere;
     for (const auto& p : device_->facts().ports)
         if (p.number == identity.port)
-            for (const auto& entry : p.gids)
-                if (entry.gid == identity.gid) return entry.index;
+            for (const auto& entry : p.gids) {
+                if (entry.gid != identity.gid || entry.type != identity.gid_type) continue;
+                if (entry.index == identity.gid_index) return entry.index;
+                if (!elsewhere) elsewhere = entry.index;
+            }
+    if (elsewhere) return *elsewhere;
     return failure{device_errc::query_failed,
                    "device " + device_->facts().name + " port " + std::to_string(identity.port) +
                        " has no GID " + identity.gid.to_string() +

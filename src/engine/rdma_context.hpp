@@ -155,6 +155,7 @@ private:
     result<void> open_device(fabric::provider& provider, std::optional<wire::lease_mode> unproven);
     result<void> settle_lease_keys(std::optional<wire::lease_mode> unproven);
     void lose(const failure& why);
+    [[nodiscard]] const route::port_facts* port_to_use(const route::device_facts& d) const;
     template <class Register>
     result<registration> register_in_budget(std::span<std::byte> memory, Register&& how);
 

@@ -15,6 +15,8 @@ namespace rvget::engine {
 /// that its lane would hold up every get until its deadline.
 constexpr duration least_patience = std::chrono::seconds(5);
 constexpr int patience_in_windows = 4;
+/// Nor is a crowded link a dead one: 1 MB/s, the least that a lane may get of one.
+constexpr std::uint64_t slowest_bytes_per_millisecond = 1000;
 
 struct read_lane::wiring {
     std::string own_address;
@@ -252,7 +254,10 @@ bool read_lane::post_batch() {
 void read_lane::watch_progress() {
     progress_timer_ = 0;
     if (state_ != state::up || posted_.empty()) return;
-    const auto limit = std::max(least_patience, patience_in_windows * s_.rdma.retry_window());
+    std::uint64_t bytes = 0;
+    for (const auto& request : posted_) bytes += request.bytes;
+    const auto limit = std::max(least_patience, patience_in_windows * s_.rdma.retry_window()) +
+                       std::chrono::milliseconds(bytes / slowest_bytes_per_millisecond);
     if (s_.env.now() < progress_ + limit) {
         progress_timer_ =
             s_.env.at(progress_ + limit, [self = shared_from_this()] { self->watch_progress(); });
@@ -347,7 +352,8 @@ void read_lane::fail(reason why, const failure& f, scope s) {
     failure_ = f;
     scope_ = s;
     on_up_ = nullptr;
-    if (!retiring_) {
+    // That a lane nobody needs any more is taken down is no news, unless something still ran on it.
+    if (!retiring_ || !posted_.empty() || !waiting_.empty()) {
         ++s_.stats.lanes_failed;
         log(log_level::warning, "lane=" + std::to_string(generation_) + " state=failed reason=" +
                                     std::string(to_string(why)) + " cause=" + quoted(f.message()));

@@ -206,6 +206,8 @@ struct queue_pair_options {
 struct port_identity {
     std::uint8_t port = 1;
     route::gid gid;
+    route::gid_type gid_type =
+        route::gid_type::roce_v2;  ///< the same address may stand there twice
     std::uint32_t gid_index = 0;
     std::uint16_t lid = 0;
     std::uint32_t active_mtu = 0;

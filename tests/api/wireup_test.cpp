@@ -265,11 +265,11 @@ BOOST_AUTO_TEST_CASE(spare_being_made_at_shutdown_is_waited_for_and_destroyed) {
     BOOST_TEST(has_spares(*n.owner, 2));
     std::promise<void> begun;
     std::promise<void> go_on;
-    n.owner_plan->before(call::create_queue_pair, n.owner_plan->count(call::create_queue_pair) + 1,
-                         [&] {
-                             begun.set_value();
-                             go_on.get_future().wait();
-                         });
+    // The next one is that of the spare that replaces the one taken.
+    n.owner_plan->before(call::to_init, n.owner_plan->count(call::to_init) + 1, [&] {
+        begun.set_value();
+        go_on.get_future().wait();
+    });
     BOOST_TEST(n.consumer->warm(*n.owner->address())->reason == reason::ok);
     begun.get_future().wait();
     auto over = std::async(std::launch::async, [&] { return n.owner->shutdown(20s); });

@@ -7,7 +7,7 @@
 //
 // Each get has a node of its own in the one process, which has a region to READ into and has asked
 // for the slot's metadata. HOW is when it makes its queue pair: lazy, prepared
-// (node_options::wireup), or warm: by async_warm before. "first" is its first get, "again" its
+// (node_options::eagerness), or warm: by async_warm before. "first" is its first get, "again" its
 // second, with all there is. Between what is measured both ends get a moment in which to finish
 // what goes on behind.
 

@@ -47,12 +47,12 @@ constexpr auto soon_enough_for_a_death = 11s;
 constexpr auto recovery_limit = 40s;
 constexpr std::uint16_t port = 7471;
 
-/// The lines of this process at warning and above.
+/// The lines of this process but those of debugging.
 class log_lines {
 public:
     log_lines() {
         set_log_sink([this](log_level level, std::string_view line) {
-            if (level < log_level::warning) return;
+            if (level < log_level::info) return;
             const std::lock_guard lock(mutex_);
             const auto at = std::chrono::duration_cast<std::chrono::milliseconds>(
                 load::clock::now() - cleared_);

@@ -97,6 +97,7 @@ result<void> add_gids(ibv_context* context, bool iwarp, std::size_t room,
                                        [&](const auto& p) { return p.number == raw.port_num; });
         if (entry.gid.is_zero() || port == ports.end()) continue;
         const auto* same = same_entry(known, raw.port_num, entry);
+        if (same != nullptr && same->netdev.empty()) same = nullptr;  // it could not be read then
         entry.netdev = same != nullptr ? same->netdev
                                        : gid_netdev(ibv_get_device_name(context->device),
                                                     raw.port_num, entry.index);
