@@ -114,6 +114,7 @@ node_options options_for(const get_settings& s) {
     auto o = s.node;
     o.policy = s.what.policy;
     s.pins.apply(o);
+    o.spare_queue_pairs = 0;  // it speaks to one owner, once
     // Nothing is registered that would not be used.
     o.rdma_disabled = o.rdma_disabled || s.what.policy == path_policy::never;
     const auto flight = s.what.segment_bytes * s.what.segments_in_flight;

@@ -79,6 +79,18 @@ BOOST_AUTO_TEST_CASE(contract_7_2_pin_that_no_device_has_leaves_the_node_without
     BOOST_TEST(m.rdma().detail.find("has the GID 10.0.0.1 at index 2") != std::string::npos);
 }
 
+/// As on a ConnectX: RoCE v1 and v2 of each address, v1 first.
+BOOST_AUTO_TEST_CASE(contract_7_2_address_that_stands_twice_is_found_again_by_its_type) {
+    auto d = sim::roce_device("sim0", {first_gid, first_gid});
+    d.facts.ports[0].gids[0].type = route::gid_type::roce_v1;
+    const auto twice = net.attach({.name = "twice", .devices = {d}});
+    const node_options o;
+    const auto rdma = engine::rdma_context::open(twice.get(), o, wire::lease_mode::fence);
+    const auto port = rdma->choose_port("10.0.0.1", "10.0.0.9").value();
+    BOOST_TEST(port.identity.gid_index == 2u);
+    BOOST_TEST(rdma->gid_index_of(port.identity).value() == 2u);
+}
+
 BOOST_AUTO_TEST_CASE(explain_of_what_is_no_peer_says_why) {
     auto n = start({});
     check_failure(n.explain("no.such.host.invalid"), request_errc::invalid_argument, "resolve");
