@@ -62,6 +62,25 @@ int post_empty_read(ibv_qp* queue_pair, std::uint64_t work_request_id) noexcept 
     return ibv_post_send(queue_pair, &request, &bad);
 }
 
+namespace {
+
+int post_first_byte(ibv_qp* queue_pair, std::uint64_t work_request_id,
+                    const work_queue::first_byte& byte) noexcept {
+    ibv_sge piece{.addr = byte.local, .length = 1, .lkey = byte.local_key};
+    ibv_send_wr request{};
+    request.wr_id = work_request_id;
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_READ;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.wr.rdma.remote_addr = byte.remote;
+    request.wr.rdma.rkey = byte.remote_key;
+    ibv_send_wr* bad = nullptr;
+    return ibv_post_send(queue_pair, &request, &bad);
+}
+
+}  // namespace
+
 /// Where completions go: to the caller while there is room, then to those kept for the next poll.
 class completion_queue::sink {
 public:
@@ -182,8 +201,11 @@ void completion_queue::accept(const ibv_wc& raw, sink& out) {
     c.kind = request->kind;
     const bool success = c.status == completion_status::success;
     if (success && receive) c.bytes = raw.byte_len;
-    if (success && c.kind == operation::read && parent_->quirks.success_needs_state_query) {
+    const bool suspect = c.kind == operation::read && request->first_byte.local != 0 &&
+                         parent_->quirks.success_needs_state_query;
+    if (success && suspect) {
         work->held = c;
+        work->held_byte = request->first_byte;
         suspects_.push_back(raw.qp_num);
     } else {
         out.add(c);
@@ -204,7 +226,7 @@ bool completion_queue::confirm_suspects(sink& out) {
         auto* work = find(number);
         if (work == nullptr || work->closed || !work->held || work->confirming) continue;
         const auto id = work->sends.add({.id = 0, .purpose = work_queue::purpose::confirmation});
-        if (post_empty_read(work->queue_pair, id) == 0) {
+        if (post_first_byte(work->queue_pair, id, work->held_byte) == 0) {
             work->confirming = posted = true;
         } else {
             work->sends.take_back(1);

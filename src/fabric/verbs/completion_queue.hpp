@@ -23,14 +23,16 @@ struct posted_work {
     work_queue receives;
     /// A successful READ that is not trusted yet.
     std::optional<completion> held;
-    bool confirming = false;  ///< a confirmation is posted and has not completed
+    work_queue::first_byte held_byte;  ///< its
+    bool confirming = false;           ///< a confirmation is posted and has not completed
     ibv_qp* queue_pair = nullptr;
     std::atomic<bool> closed = false;  ///< the queue pair is destroyed
 };
 
-/// Posts a READ of no bytes: it needs no key (C9-81 lets a responder skip the check then, and
-/// rxe and mlx5 do), no right and no receive at the peer, and in the error state it is flushed.
-/// Returns 0 or errno.
+/// Posts a READ of no bytes for a queue pair in the error state, where it is flushed. Never to be
+/// sent: rxe of Linux 6.1 does not expect to find no memory (rxe_resp.c, read_reply()) where it can
+/// make no packet for the reply, because its netdev went down or its GID was removed, and the
+/// peer's kernel panics. Returns 0 or errno.
 int post_empty_read(ibv_qp* queue_pair, std::uint64_t work_request_id) noexcept;
 
 /// On a device whose successes cannot be trusted (quirks::success_needs_state_query) the kernel
@@ -40,7 +42,8 @@ int post_empty_read(ibv_qp* queue_pair, std::uint64_t work_request_id) noexcept;
 /// success. Hence a successful READ is held until a later request of the same queue pair has
 /// completed: flushed means that the queue pair went to error in between, and the success becomes
 /// `false_success`; anything else, that the READ was over with the queue pair in order. Where
-/// nothing else is posted behind it, a READ of no bytes is. This is one round trip instead of one
+/// nothing else is posted behind it, its first byte is READ once more (its destination is not the
+/// caller's yet, its key is still granted). This is one round trip instead of one
 /// system call, about the same time there, and must not be saved by posting the two together: it
 /// also proves that a repetition of the READ (its acknowledgement timer may run out on a host that
 /// is slow for a moment) has reached the responder. Without, the lease ends first, the repetition

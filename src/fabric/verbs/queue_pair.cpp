@@ -271,7 +271,14 @@ result<void> queue_pair::post_reads(std::span<const read_request> requests) {
                      .length = r.bytes,
                      .lkey = r.local_key};
         auto& wr = chain[i] = {};
-        wr.wr_id = work_->sends.add({.id = r.id, .kind = operation::read});
+        work_queue::entry entry{.id = r.id, .kind = operation::read};
+        if (r.bytes > 0) {
+            entry.first_byte = {.local = pieces[i].addr,
+                                .remote = r.remote_address,
+                                .local_key = r.local_key,
+                                .remote_key = r.remote_key};
+        }
+        wr.wr_id = work_->sends.add(entry);
         wr.next = i + 1 < requests.size() ? &chain[i + 1] : nullptr;
         wr.sg_list = &pieces[i];
         // No piece at all for no bytes: a length of 0 in a piece means 2^31 to some devices.

@@ -20,10 +20,18 @@ public:
         release,       ///< ours: its completion reports the phantoms before it
         phantom,       ///< the caller's, but never posted: flushed with the next release
     };
+    /// Where the first byte of a READ comes from and goes to.
+    struct first_byte {
+        std::uintptr_t local = 0;
+        std::uint64_t remote = 0;
+        std::uint32_t local_key = 0;
+        std::uint32_t remote_key = 0;
+    };
     struct entry {
         std::uint64_t id = 0;
         operation kind = operation::other;
         work_queue::purpose purpose = purpose::caller;
+        work_queue::first_byte first_byte = {};  ///< of a READ of any bytes, else all zero
     };
 
     /// `epoch` tells the requests of this queue pair from those of an earlier one with the same
