@@ -302,7 +302,10 @@ diag::finding contact(const endpoint_address& peer, const result<diag::remote_en
         const auto port =
             peer.port == diag::check_port ? "" : " --port " + std::to_string(peer.port);
         f.fix = {"[" + peer.host + "] rvget check --listen" + port, "rvget check " + where};
-        if (connected.error().code == request_errc::refused) {
+        if (connected.error().code == connection_errc::version_mismatch) {
+            f.id = "path.version";
+            f.fix = {"[" + peer.host + "] rvget --version", "rvget --version"};
+        } else if (connected.error().code == request_errc::refused) {
             f.fix = {"rvget check " + where + " --token WORD  # that of the listener"};
         }
         return f;

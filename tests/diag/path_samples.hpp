@@ -45,6 +45,24 @@ inline observations good() {
     o.a_reads = o.b_reads = {passed(256), passed(65'536)};
     o.a_later = a, o.b_later = b;
     o.a_sees_mac = b.mac, o.b_sees_mac = a.mac;
+    o.forward.ttl = o.reverse.ttl = ladder_seen::sent_ttl;
+    const auto direct = [](const end_point& from, const end_point& to) {
+        return route_seen{.asked = true,
+                          .netdev = from.netdev,
+                          .source = from.gid,
+                          .next_hop_mac = to.mac,
+                          .next_hop_state = "reachable"};
+    };
+    o.a_route = direct(a, b), o.b_route = direct(b, a);
+    o.a_paths = o.b_paths = {.tried = 8};
+    o.a_port = o.b_port = {{"rx_oversize_pkts_phy", 0},
+                           {"rx_prio3_packets", 100},
+                           {"tx_prio3_packets", 100},
+                           {"rx_prio0_packets", 2}};
+    o.death = {.tried = true,
+               .status = "transport retry counter exceeded",
+               .took_ms = 400,
+               .limit_ms = 336};
     return o;
 }
 

@@ -150,7 +150,14 @@ const std::vector<row>& rows() {
         {"mtu.port", outcome::fail,
          [](auto& o) {
              o.a_reads.back() = silent(2048);
-             o.a_reads.back().reader["rx_oversize_pkts_phy"] = 4;
+             o.a_port["rx_oversize_pkts_phy"] = 4;
+         }},
+        {"mtu.ecmp", outcome::fail, [](auto& o) { o.a_paths.large_failed = 2; }},
+        // The queue pair of the READ ladder met one of them.
+        {"mtu.ecmp", outcome::fail,
+         [](auto& o) {
+             o.b_reads.back() = silent(65'536);
+             o.b_paths.large_failed = 4;
          }},
         {"mtu.local", outcome::fail,
          [](auto& o) {
@@ -315,7 +322,17 @@ const std::vector<near_miss>& near_misses() {
         {"mtu.port", "mtu.rdma_only",
          [](auto& o) {
              o.a_reads.back() = silent(2048);
-             o.a_reads.back().responder["rx_oversize_pkts_phy"] = 4;
+             o.b_port["rx_oversize_pkts_phy"] = 4;
+         }},
+        {"mtu.ecmp", "mtu.rdma_only",
+         [](auto& o) {
+             o.a_reads.back() = silent(2048);
+             o.a_paths.large_failed = 4, o.a_paths.repeated = 1;
+         }},
+        {"mtu.ecmp", "mtu.rdma_only",
+         [](auto& o) {
+             o.a_reads.back() = silent(2048);
+             o.a_paths.large_failed = o.a_paths.tried;
          }},
         {"mtu.local", "net.egress",
          [](auto& o) {
@@ -407,6 +424,21 @@ BOOST_AUTO_TEST_CASE(two_faults_at_once_give_one_verdict) {
             }
         }
     }
+}
+
+BOOST_AUTO_TEST_CASE(dead_link_of_several_is_path_ecmp_alone_until_an_end_has_changed) {
+    auto o = good();
+    o.pairs[0].b_reads = silent(1);
+    o.a_reads.clear(), o.b_reads.clear();
+    o.b_paths.small_failed = 3;
+    const auto all = judge_path(o);
+    BOOST_TEST(std::any_of(all.begin(), all.end(), [](const auto& f) {
+        return f.id == "path.ecmp" && f.outcome == outcome::fail && !f.fix.empty();
+    }));
+    BOOST_TEST(verdicts_of(o).empty());
+    o.b_later.gid = "10.0.0.9";
+    BOOST_REQUIRE(verdicts_of(o).size() == 1);
+    BOOST_TEST(verdicts_of(o)[0].id == "gid.stale");
 }
 
 BOOST_AUTO_TEST_CASE(no_pair_at_all_is_a_failed_choice) {

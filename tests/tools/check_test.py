@@ -77,6 +77,13 @@ class Check(Case):
         self.assertEqual(report["exit"], 3)
         self.assertIn("no rvget check", found(report, "path.control")[0]["message"])
 
+    def test_peer_of_another_version_is_status_3_and_says_where_to_look(self):
+        for greeting in (b'{"schema":"rvget.check-control/2"}\n', b'{"lost":"another version of rvget check"}\n', b'{}\n'):
+            peer = Peer(self, greeting)
+            report = parsed(run("check", "127.0.0.1", "--port", peer.port, "--json"))
+            self.assertEqual(report["exit"], 3, greeting)
+            self.assertIn("[127.0.0.1] rvget --version", found(report, "path.version")[0]["fix"])
+
     def test_peer_that_answers_nonsense_is_status_3(self):
         for nonsense in (b"{}\n", b'{"host":1,"ends":"x"}\n', b"[1]\n", b'{"error":7}\n', b'{"lost":{}}\n',
                          b'{"host":"b","ends":[{"gid":5}],"firewall":"","addresses":{}}\n',

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <tuple>
 
+#include "diag/check/network_aspects.hpp"
 #include "diag/check/verdict.hpp"
 #include "diag/check/words.hpp"
 #include "fabric/cm/cm_probe.hpp"
@@ -296,6 +298,12 @@ private:
 
 }  // namespace
 
-std::vector<finding> aspects_of(const observations& o) { return aspects(o).all(); }
+std::vector<finding> aspects_of(const observations& o) {
+    auto all = aspects(o).all();
+    auto network = network_aspects(o);
+    all.insert(all.end(), std::make_move_iterator(network.begin()),
+               std::make_move_iterator(network.end()));
+    return all;
+}
 
 }  // namespace rvget::diag

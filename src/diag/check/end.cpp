@@ -20,7 +20,10 @@
 #include "diag/rule.hpp"
 #include "fabric/cm/cm_probe.hpp"
 #include "fabric/inventory/collect.hpp"
+#include "fabric/inventory/ethtool.hpp"
 #include "fabric/inventory/files.hpp"
+#include "fabric/inventory/kernel_route.hpp"
+#include "fabric/inventory/neighbour.hpp"
 #include "fabric/probe_end.hpp"
 
 namespace rvget::diag {
@@ -33,10 +36,13 @@ using namespace std::chrono_literals;
 constexpr std::size_t probe_bytes = 64 << 10;
 constexpr auto cm_step_limit = 2s;
 constexpr std::uint32_t starting_psn = 0x1000;
-// 4.096 us x 2^14 x (4 + 1) = 336 ms: finite, short enough for a matrix of probes, and long enough
-// for a peer whose CPUs are busy with something else.
+// Finite, short enough for a matrix of probes, and long enough for a peer whose CPUs are busy with
+// something else.
 constexpr fabric::retry_parameters probe_retry{
     .timeout_exponent = 14, .retry_count = 4, .rnr_retry_count = 4, .min_rnr_timer = 12};
+static_assert(4096ULL * (1ULL << probe_retry.timeout_exponent) * (probe_retry.retry_count + 1) /
+                  1'000'000 ==
+              silence_ms - 1);
 constexpr std::uint64_t longest_timeout_exponent = 17;  // 2.7 s, within the limit of a READ
 
 route::gid gid_of(const std::string& text) {
@@ -72,12 +78,14 @@ class datagrams {
 public:
     explicit datagrams(const std::string& own) : ipv4_(own.find(':') == std::string::npos) {
         fd_ = ::socket(ipv4_ ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        const int probe4 = IP_PMTUDISC_PROBE;
-        const int probe6 = IPV6_PMTUDISC_PROBE;
         if (ipv4_) {
-            ::setsockopt(fd_, IPPROTO_IP, IP_MTU_DISCOVER, &probe4, sizeof probe4);
+            set(IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
+            set(IPPROTO_IP, IP_TTL, ladder_seen::sent_ttl);
+            set(IPPROTO_IP, IP_RECVTTL, 1);
         } else {
-            ::setsockopt(fd_, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &probe6, sizeof probe6);
+            set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
+            set(IPPROTO_IPV6, IPV6_UNICAST_HOPS, ladder_seen::sent_ttl);
+            set(IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
         }
         auto [address, length] = socket_address(own, 0);
         if (::bind(fd_, reinterpret_cast<const sockaddr*>(&address), length) != 0) return;
@@ -109,23 +117,49 @@ public:
         return refused;
     }
 
-    /// The lengths that arrived; waits a little for the last ones.
-    json::array received() {
+    /// The lengths that arrived, and the smallest TTL; waits a little for the last ones.
+    json::object received() {
         std::vector<std::uint32_t> seen;
+        std::uint32_t ttl = unknown_ttl;
         std::vector<char> buffer(1 << 16);
         pollfd readable{fd_, POLLIN, 0};
         const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
         while (::poll(&readable, 1, 200) == 1 && std::chrono::steady_clock::now() < until) {
-            const auto got = ::recv(fd_, buffer.data(), buffer.size(), 0);
+            iovec into{buffer.data(), buffer.size()};
+            alignas(cmsghdr) std::array<char, 64> control{};
+            msghdr message{};
+            message.msg_iov = &into, message.msg_iovlen = 1;
+            message.msg_control = control.data(), message.msg_controllen = control.size();
+            const auto got = ::recvmsg(fd_, &message, 0);
             if (got < 0) break;
+            ttl = std::min(ttl, ttl_of(message));
             const auto size = static_cast<std::uint32_t>(got) + (ipv4_ ? 28 : 48);
             if (std::find(seen.begin(), seen.end(), size) == seen.end()) seen.push_back(size);
         }
         std::sort(seen.begin(), seen.end());
-        return json::array(seen.begin(), seen.end());
+        return {{"sizes", json::array(seen.begin(), seen.end())},
+                {"ttl", ttl == unknown_ttl ? 0 : ttl}};
     }
 
 private:
+    static constexpr std::uint32_t unknown_ttl = 256;
+
+    void set(int level, int option, int value) const {
+        ::setsockopt(fd_, level, option, &value, sizeof value);
+    }
+
+    static std::uint32_t ttl_of(msghdr& message) {
+        for (auto* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+            const bool v4 = c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TTL;
+            const bool v6 = c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_HOPLIMIT;
+            int ttl = 0;
+            if (!v4 && !v6) continue;
+            std::memcpy(&ttl, CMSG_DATA(c), sizeof ttl);
+            return static_cast<std::uint32_t>(ttl);
+        }
+        return unknown_ttl;
+    }
+
     std::pair<sockaddr_storage, socklen_t> socket_address(const std::string& text,
                                                           std::uint16_t port) const {
         sockaddr_storage storage{};
@@ -148,15 +182,11 @@ private:
     std::uint16_t port_ = 0;
 };
 
-/// The link address under which this host knows an IPv4 address.
-std::string neighbour_mac(const std::string& address) {
-    std::istringstream table(inventory::read_text("/proc/net/arp"));
-    for (std::string line; std::getline(table, line);) {
-        std::istringstream words(line);
-        std::string ip, type, flags, mac;
-        if (words >> ip >> type >> flags >> mac && ip == address && flags != "0x0") return mac;
-    }
-    return {};
+/// The counters that tell of frames' sizes and priorities.
+bool tells_of_frames(std::string_view name) {
+    if (name == "rx_oversize_pkts_phy" || name == "rx_out_of_range_len_phy") return true;
+    return (name.starts_with("rx_prio") || name.starts_with("tx_prio")) &&
+           name.ends_with("_packets");
 }
 
 /// Every GID of every active port, with what is around it.
@@ -222,11 +252,13 @@ public:
             if (what == "udp_open") return open_datagrams(request);
             if (what == "udp_send") return send_datagrams(request);
             if (what == "udp_result")
-                return {{"sizes", datagrams_ ? datagrams_->received() : json::array()}};
+                return datagrams_ ? datagrams_->received() : json::object{{"sizes", json::array()}};
             if (what == "cm_listen") return listen_cm(request);
             if (what == "cm_connect") return connect_cm(request);
             if (what == "cm_result") return accepted_cm();
-            if (what == "neighbour") return {{"mac", neighbour_mac(string_of(request, "address"))}};
+            if (what == "neighbour") return neighbour(string_of(request, "address"));
+            if (what == "route") return route(request);
+            if (what == "port_counters") return port_counters(string_of(request, "netdev"));
             return {{"error", "no such request: " + what}};
         } catch (const std::exception& e) {
             return {{"error", e.what()}};
@@ -250,6 +282,31 @@ private:
             for (const auto& a : n.addresses) all[a.text] = n.name;
         }
         return all;
+    }
+
+    static json::object neighbour(const std::string& address) {
+        const auto known = inventory::neighbour_of(address);
+        return {{"mac", known.mac}, {"state", known.state}};
+    }
+    /// "error" is for requests that fail; that there is no route is an answer.
+    static json::object route(const json::object& request) {
+        auto to = string_of(request, "to");
+        if (to.starts_with("fe8")) to += "%" + string_of(request, "netdev");
+        const auto found = inventory::route_to(to);
+        if (!found) return {{"none", found.error().detail}};
+        const auto next_hop = inventory::neighbour_of(
+            found->gateway.empty() ? string_of(request, "to") : found->gateway);
+        return {{"local", found->local},     {"netdev", found->netdev}, {"source", found->source},
+                {"gateway", found->gateway}, {"mac", next_hop.mac},     {"state", next_hop.state}};
+    }
+    static json::object port_counters(const std::string& netdev) {
+        inventory::netdev port{.name = netdev};
+        inventory::add_ethtool(port);
+        json::object all;
+        for (const auto& [name, value] : port.counters) {
+            if (tells_of_frames(name)) all[name] = value;
+        }
+        return {{"counters", all}};
     }
 
     json::object make(const json::object& request) {

@@ -12,6 +12,11 @@
 
 namespace rvget::diag {
 
+/// After so long a probe's timers give up a peer that is silent, 4.096 us x 2^14 x (4 + 1), as they
+/// are configured: a device may take four times as long
+/// (InfiniBand specification, 9.7.6.1.3).
+inline constexpr std::uint64_t silence_ms = 336;
+
 /// Answers requests; a failure is {"error": "..."} in the answer, never an exception.
 class check_end {
 public:

@@ -73,6 +73,8 @@ BOOST_DESCRIBE_STRUCT(pair_seen, (), (a, b, a_error, b_error, a_target, b_bound,
 /// Don't-fragment UDP datagrams by the length of their IP packets.
 struct ladder_seen {
     std::vector<std::uint32_t> sent, passed, refused;
+    std::uint32_t ttl = 0;  ///< with which they arrived, of `sent_ttl`; 0: unknown
+    static constexpr std::uint32_t sent_ttl = 64;
 
     [[nodiscard]] bool ran() const { return !sent.empty() || !refused.empty(); }
     [[nodiscard]] std::uint32_t largest() const {
@@ -81,7 +83,43 @@ struct ladder_seen {
         return most;
     }
 };
-BOOST_DESCRIBE_STRUCT(ladder_seen, (), (sent, passed, refused))
+BOOST_DESCRIBE_STRUCT(ladder_seen, (), (sent, passed, refused, ttl))
+
+/// Where an end's kernel sends what goes to the other end's address.
+struct route_seen {
+    bool asked = false;
+    std::string error;  ///< why there is none
+    bool local = false;
+    std::string netdev, source, gateway;
+    std::string next_hop_mac, next_hop_state;  ///< as the neighbour table has them
+};
+BOOST_DESCRIBE_STRUCT(route_seen, (),
+                      (asked, error, local, netdev, source, gateway, next_hop_mac, next_hop_state))
+
+/// READs over queue pairs of their own: a fabric of parallel links sends each pair, by its UDP
+/// source port, over one of them.
+struct paths_seen {
+    std::uint32_t tried = 0;
+    std::uint32_t small_failed = 0;  ///< READ of one byte
+    std::uint32_t large_failed = 0;  ///< READ of a full packet, where one byte came
+    std::uint32_t repeated = 0;      ///< READs that came after a time-out only
+
+    [[nodiscard]] std::uint32_t failed() const { return small_failed + large_failed; }
+    /// Some links pass everything and some nothing; what passes now and then is loss.
+    [[nodiscard]] bool some_fail() const {
+        return failed() > 0 && failed() < tried && repeated == 0;
+    }
+};
+BOOST_DESCRIBE_STRUCT(paths_seen, (), (tried, small_failed, large_failed, repeated))
+
+/// What one end noticed after the other one had destroyed its queue pair.
+struct death_seen {
+    bool tried = false;
+    std::string status;
+    std::uint64_t took_ms = 0;
+    std::uint64_t limit_ms = 0;  ///< what its timers allow
+};
+BOOST_DESCRIBE_STRUCT(death_seen, (), (tried, status, took_ms, limit_ms))
 
 /// A connection by RDMA-CM, by the end whose member it is.
 struct cm_seen {
@@ -109,14 +147,21 @@ struct observations {
     bool gid_pinned = false;
     std::uint32_t pinned_mtu_bytes = 0;              ///< --mtu; 0: the common one was used
     std::uint32_t a_mtu_bytes = 0, b_mtu_bytes = 0;  ///< that the two queue pairs were given
+    std::uint32_t hop_limit = 64;                    ///< of the queue pairs
     ladder_seen forward, reverse;                    ///< A to B, B to A
     std::vector<read_seen> a_reads, b_reads;         ///< by size, up to the first failure
     std::uint32_t soak_reads = 0;
     read_seen soak;                  ///< the first READ that failed, else the last, counters of all
     read_seen a_latency, b_latency;  ///< many READs of 8 bytes
+    paths_seen a_paths, b_paths;     ///< by the end that READs
+    death_seen death;
+    /// How those counters of the ports' netdevs grew that tell of sizes and priorities, zeros
+    /// included, while data flowed over the first pair; empty where the driver has none.
+    std::map<std::string, std::uint64_t> a_port, b_port;
     cm_seen a_connects, b_connects;
     end_point a_later, b_later;          ///< the first pair's ends, read again at the end
     std::string a_sees_mac, b_sees_mac;  ///< the peer's link address as the neighbour table has it
+    route_seen a_route, b_route;         ///< to the other end of the first pair
     std::string a_control_netdev, b_control_netdev;
     std::string a_firewall, b_firewall;  ///< as doctor finds it
     /// Of B's; none where B is of a version that does not tell.
@@ -124,8 +169,9 @@ struct observations {
 };
 BOOST_DESCRIBE_STRUCT(observations, (),
                       (peer, pairs, no_gid_at, no_gid, gid_pinned, pinned_mtu_bytes, a_mtu_bytes,
-                       b_mtu_bytes, forward, reverse, a_reads, b_reads, soak_reads, soak, a_latency,
-                       b_latency, a_connects, b_connects, a_later, b_later, a_sees_mac, b_sees_mac,
+                       b_mtu_bytes, hop_limit, forward, reverse, a_reads, b_reads, soak_reads, soak,
+                       a_latency, b_latency, a_paths, b_paths, death, a_port, b_port, a_connects,
+                       b_connects, a_later, b_later, a_sees_mac, b_sees_mac, a_route, b_route,
                        a_control_netdev, b_control_netdev, a_firewall, b_firewall, b_doctor))
 
 }  // namespace rvget::diag

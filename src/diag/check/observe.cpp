@@ -18,9 +18,11 @@ using namespace std::chrono_literals;
 constexpr std::size_t best_of_each = 3;
 // Acknowledge timeouts (4.096 us x 2^n, five times) of READs that are not to fail by a CPU that was
 // away for a moment: of one that is repeated, 1.3 s; where each retry is counted, 2.7 s.
+constexpr std::uint32_t usual_exponent = 14;
 constexpr std::uint32_t patient_exponent = 16;
 constexpr std::uint32_t soak_exponent = 17;
 constexpr auto patience = 10s;  // for repeating, within the 60 s of a check
+constexpr std::uint32_t parallel_paths = 8;
 
 /// Whether the READ may have failed by a moment's trouble: nothing came back, or the queue pair was
 /// in error before it. All else is an answer.
@@ -28,6 +30,9 @@ bool worth_repeating(const read_seen& r) {
     return r.status == to_string(fabric::completion_status::retry_exceeded) ||
            r.status == to_string(fabric::completion_status::flushed);
 }
+
+/// After how long a READ that got no answer is repeated.
+std::uint64_t timeout_us(std::uint32_t exponent) { return (4096ULL << exponent) / 1000; }
 
 /// A request failed that never should: the control connection is gone, say.
 struct broken_off {
@@ -118,7 +123,16 @@ public:
                                   [](const auto& p) { return p.ok(); });
         o_.a_mtu_bytes = path_mtu(o_.pairs.front().a, o_.pairs.front().b);
         o_.b_mtu_bytes = wishes_.peer_mtu_bytes != 0 ? wishes_.peer_mtu_bytes : o_.a_mtu_bytes;
-        if (o_.pairs.front().ok()) probe_first_pair();
+        routes();
+        if (o_.pairs.front().ok()) {
+            const auto a_before = port_counters(a_, o_.pairs.front().a);
+            const auto b_before = port_counters(b_, o_.pairs.front().b);
+            probe_first_pair();
+            o_.a_port = growth(a_before, port_counters(a_, o_.pairs.front().a), true);
+            o_.b_port = growth(b_before, port_counters(b_, o_.pairs.front().b), true);
+        } else {
+            probe_silent_pair();
+        }
         look_again();
         return o_;
     }
@@ -211,6 +225,31 @@ private:
         o_.b_sees_mac = text_of(ask(b_, {{"ask", "neighbour"}, {"address", usable->a.gid}}), "mac");
     }
 
+    void routes() {
+        const auto& a = o_.pairs.front().a;
+        const auto& b = o_.pairs.front().b;
+        if (a.gid.empty() || b.gid.empty() || a.link_layer != "Ethernet" ||
+            b.link_layer != "Ethernet" || is_ipv4(a.gid) != is_ipv4(b.gid))
+            return;
+        o_.a_route = route(a_, a, b);
+        o_.b_route = route(b_, b, a);
+    }
+
+    static route_seen route(check_end& from, const end_point& own, const end_point& to) {
+        const auto answer = ask(from, {{"ask", "route"}, {"to", to.gid}, {"netdev", own.netdev}});
+        if (!error_of(answer).empty()) return {};  // an older version
+        route_seen seen{.asked = true, .error = text_of(answer, "none")};
+        if (!seen.error.empty()) return seen;
+        seen.local = answer.at("local").as_bool();
+        seen.netdev = text_of(answer, "netdev"), seen.source = text_of(answer, "source");
+        seen.gateway = text_of(answer, "gateway");
+        seen.next_hop_mac = text_of(answer, "mac"), seen.next_hop_state = text_of(answer, "state");
+        for (const auto* text :
+             {&seen.netdev, &seen.source, &seen.gateway, &seen.next_hop_mac, &seen.next_hop_state})
+            require_plain(*text);
+        return seen;
+    }
+
     static std::string text_of(const json::object& o, const char* key) {
         const auto* found = o.if_contains(key);
         return found == nullptr ? "" : std::string(found->as_string());
@@ -239,6 +278,8 @@ private:
             std::vector<std::uint32_t> refused, passed, rest;
             if (const auto* list = sent.if_contains("refused")) from_json(*list, refused);
             if (const auto* list = arrived.if_contains("sizes")) from_json(*list, passed);
+            if (const auto* ttl = arrived.if_contains("ttl"); ttl != nullptr && seen.ttl == 0)
+                seen.ttl = ttl->to_number<std::uint32_t>();
             seen.refused.insert(seen.refused.end(), refused.begin(), refused.end());
             seen.passed.insert(seen.passed.end(), passed.begin(), passed.end());
             for (const auto& size : sizes) {
@@ -266,7 +307,23 @@ private:
         o_.a_connects = connect_by_cm(a_, b_, a, b);
         o_.b_connects = connect_by_cm(b_, a_, b, a);
         so_far_(o_);
-        if (o_.a_reads.back().ok() && o_.b_reads.back().ok() && wishes_.reads > 0) soak();
+        const bool well = o_.a_reads.back().ok() && o_.b_reads.back().ok();
+        if (well && wishes_.reads > 0) soak();
+        so_far_(o_);
+        // Many paths explain a READ that gets lost as well as one that does not.
+        if (o_.a_reads.back().ok() || worth_repeating(o_.a_reads.back()))
+            o_.a_paths = parallel_reads(a_, b_, a, b);
+        if (o_.b_reads.back().ok() || worth_repeating(o_.b_reads.back()))
+            o_.b_paths = parallel_reads(b_, a_, b, a);
+        if (well && (o_.soak_reads == 0 || o_.soak.ok())) death();
+    }
+
+    /// Whether it is all queue pairs that are silent, or only those that some link carries.
+    void probe_silent_pair() {
+        const auto& p = o_.pairs.front();
+        if (!worth_repeating(p.a_reads) && !worth_repeating(p.b_reads)) return;
+        o_.a_paths = parallel_reads(a_, b_, p.a, p.b);
+        o_.b_paths = parallel_reads(b_, a_, p.b, p.a);
     }
 
     struct probes {
@@ -312,24 +369,29 @@ private:
         const auto* all = answer.if_contains("counters");
         return all == nullptr ? json::object() : all->as_object();
     }
+    static json::object port_counters(check_end& end, const end_point& e) {
+        const auto answer = ask(end, {{"ask", "port_counters"}, {"netdev", e.port_netdev}});
+        const auto* all = answer.if_contains("counters");
+        return all == nullptr ? json::object() : all->as_object();
+    }
     static std::map<std::string, std::uint64_t> growth(const json::object& before,
-                                                       const json::object& after) {
+                                                       const json::object& after,
+                                                       bool with_zeros = false) {
         std::map<std::string, std::uint64_t> grown;
         for (const auto& [name, value] : after) {
             const auto* old = before.if_contains(name);
             const auto now = value.to_number<std::uint64_t>();
             const auto was = old == nullptr ? 0 : old->to_number<std::uint64_t>();
-            if (now > was) grown[std::string(name)] = now - was;
+            if (now > was || with_zeros) grown[std::string(name)] = now > was ? now - was : 0;
         }
         return grown;
     }
 
     /// `times` READs by `reader` of what `served` (its answer to "make") offers.
-    static std::pair<read_seen, std::uint32_t> read(check_end& reader, check_end& other,
-                                                    const json::object& served, std::uint32_t seed,
-                                                    std::uint32_t bytes, std::uint32_t times) {
-        const auto reader_before = counters(reader);
-        const auto other_before = counters(other);
+    static std::pair<read_seen, std::uint32_t> bare_read(check_end& reader,
+                                                         const json::object& served,
+                                                         std::uint32_t seed, std::uint32_t bytes,
+                                                         std::uint32_t times) {
         const auto answer = ask(reader, {{"ask", "read"},
                                          {"address", served.at("address")},
                                          {"key", served.at("key")},
@@ -343,9 +405,20 @@ private:
         seen.wrong_bytes = answer.at("wrong").to_number<std::uint64_t>();
         seen.written_bytes = answer.at("written").to_number<std::uint64_t>();
         seen.median_us = answer.at("median_us").to_number<std::uint64_t>();
+        return {seen, answer.at("done").to_number<std::uint32_t>()};
+    }
+
+    /// The same with what both ends counted meanwhile, which takes tens of milliseconds.
+    static std::pair<read_seen, std::uint32_t> read(check_end& reader, check_end& other,
+                                                    const json::object& served, std::uint32_t seed,
+                                                    std::uint32_t bytes, std::uint32_t times) {
+        const auto reader_before = counters(reader);
+        const auto other_before = counters(other);
+        auto [seen, done] = bare_read(reader, served, seed, bytes, times);
+        if (done == 0) return {seen, 0};
         seen.reader = growth(reader_before, counters(reader));
         seen.responder = growth(other_before, counters(other));
-        return {seen, answer.at("done").to_number<std::uint32_t>()};
+        return {seen, done};
     }
 
     void small_reads(pair_seen& p) {
@@ -411,6 +484,49 @@ private:
         }
         seen.accept_error = error_of(ask(server, {{"ask", "cm_result"}}));
         return seen;
+    }
+
+    paths_seen parallel_reads(check_end& reader, check_end& other, const end_point& er,
+                              const end_point& eo) {
+        const auto seen = parallel_reads(reader, other, er, eo, usual_exponent);
+        // A moment's trouble does not come twice, and not to READs that are repeated for longer.
+        return seen.some_fail() ? parallel_reads(reader, other, er, eo, patient_exponent) : seen;
+    }
+
+    paths_seen parallel_reads(check_end& reader, check_end& other, const end_point& er,
+                              const end_point& eo, std::uint32_t timeout_exponent) {
+        paths_seen seen;
+        while (seen.tried < parallel_paths) {
+            const auto made = connect(reader, other, er, eo, timeout_exponent);
+            if (!made.ok()) return seen;
+            ++seen.tried;
+            const auto comes = [&](std::uint32_t bytes) {
+                const auto r = bare_read(reader, made.b, made.seed, bytes, 1).first;
+                if (r.ok() && r.median_us >= timeout_us(timeout_exponent)) ++seen.repeated;
+                return r.ok();
+            };
+            if (!comes(1)) {
+                ++seen.small_failed;
+            } else if (!comes(path_mtu(er, eo))) {
+                ++seen.large_failed;
+            }
+            // The more fail, the less it can be one link of many.
+            if (seen.tried == parallel_paths / 2 && seen.failed() == seen.tried) break;
+        }
+        return seen;
+    }
+
+    /// How long A takes to notice that B has destroyed its queue pair.
+    void death() {
+        const auto& p = o_.pairs.front();
+        const auto made = connect(a_, b_, p.a, p.b);
+        if (!made.ok()) return;
+        static_cast<void>(ask(b_, {{"ask", "close"}}));
+        const auto seen = bare_read(a_, made.b, made.seed, 1, 1).first;
+        o_.death = {.tried = true,
+                    .status = seen.status,
+                    .took_ms = seen.median_us / 1000,
+                    .limit_ms = silence_ms};
     }
 
     void soak() {

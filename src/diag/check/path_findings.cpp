@@ -5,6 +5,7 @@ namespace rvget::diag {
 const std::vector<path_finding>& path_findings() {
     static const std::vector<path_finding> all{
         {"path.control", "The listener could be reached over TCP, and how long that took."},
+        {"path.version", "Both ends speak one protocol of check; told where they do not."},
         {"path.gid.choice", "Both ends have a GID that can be tried, and which these are."},
         {"path.family", "The GIDs of the pair are both IPv4 or both IPv6."},
         {"path.roce_version", "Both GIDs are RoCE v2; warns of v1, fails where they differ."},
@@ -36,6 +37,23 @@ const std::vector<path_finding>& path_findings() {
         {"path.peer_doctor",
          "What fails by B's own doctor, of its host and of the port in use; a warning where READs "
          "of one byte pass."},
+        {"path.route",
+         "Each kernel sends to the other end's address by the netdev that RDMA uses; fails where "
+         "it "
+         "has no route."},
+        {"path.neighbour", "The next hop answers ARP or ND; warns where that is long ago."},
+        {"path.l2",
+         "The next hop is the peer's netdev; warns of a router, fails where another host answers."},
+        {"path.hops", "Routers between, by the TTL of UDP packets, against the hop limit."},
+        {"path.ecmp",
+         "READs over eight queue pairs, each with a UDP source port of its own; fails where some "
+         "pass and some do not."},
+        {"path.oversize", "No port counts frames that are too large for it while READs run."},
+        {"path.tclass",
+         "Packets arrive on the priority on which they left, by the ports' counters."},
+        {"path.sl", "InfiniBand: READs pass on service level 0."},
+        {"path.death",
+         "A READ from a queue pair that is gone ends in the time that the timers give."},
         {"path.expected",
          "With --expect: MTU, port rate and GID family of both ends, and the bandwidth of READs."},
         {"gid.link_layer", "Verdict: Ethernet against InfiniBand."},
@@ -72,6 +90,7 @@ const std::vector<path_finding>& path_findings() {
         {"mtu.path.reverse", "Verdict: long packets vanish from B to A."},
         {"mtu.rdma_only", "Verdict: long UDP passes, RoCE of the same length does not."},
         {"mtu.port", "Verdict: the port counts frames that are too large for it."},
+        {"mtu.ecmp", "Verdict: some of several parallel links have a smaller MTU."},
         {"mtu.local", "Verdict: a host cannot send what its own queue pair makes."},
         {"mtu.changed", "Verdict: an MTU was changed while queue pairs were connected."},
         {"rxe.false_success", "Verdict: software RDMA reported success without data."},

@@ -247,6 +247,14 @@ result<remote_end> connect_end(const endpoint_address& to, const std::string& to
                                     : make_error_code(connection_errc::version_mismatch),
                            where + ": " + (text == nullptr ? "it refuses" : text->c_str())};
         }
+        const auto* schema = hello->if_contains("schema");
+        if (schema == nullptr || *schema != json::value(greeting)) {
+            return failure{
+                connection_errc::version_mismatch,
+                where + ": it speaks " +
+                    (schema == nullptr ? "no protocol of check" : json::serialize(*schema)) +
+                    ", this end \"" + greeting + "\""};
+        }
         remote_end made_end{.end = nullptr,
                             .own_address = connection.address(false),
                             .peer_address = connection.address(true),

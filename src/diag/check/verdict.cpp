@@ -1,11 +1,13 @@
 #include "diag/check/verdict.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include <arpa/inet.h>
 
 #include "diag/check/aspects.hpp"
+#include "diag/check/network_aspects.hpp"
 #include "diag/check/words.hpp"
 #include "route/mtu.hpp"
 
@@ -30,6 +32,8 @@ public:
         : o_(o), pair_(o.pairs.front()), a_(pair_.a), b_(pair_.b), findings_(aspects_of(o)) {}
 
     std::vector<finding> judge() {
+        // path.ecmp says it, and explains whatever else failed.
+        if (some_links_dead() && !changed()) return std::move(findings_);
         if (const auto g = gid_verdict()) {
             add(*g);
         } else if (const auto m = mtu_verdict()) {
@@ -265,7 +269,8 @@ private:
         const auto* by_a = failed(o_.a_reads);
         const auto* by_b = failed(o_.b_reads);
         const auto* soak = o_.soak_reads > 0 && !o_.soak.ok() ? &o_.soak : nullptr;
-        if (by_a == nullptr && by_b == nullptr && soak == nullptr) return std::nullopt;
+        const bool none = by_a == nullptr && by_b == nullptr && soak == nullptr;
+        if (none && !some_links_short()) return std::nullopt;
         for (const auto& [was, is] : {std::pair(&a_, &o_.a_later), {&b_, &o_.b_later}}) {
             if (was->gid != is->gid) {
                 return verdict{"gid.deleted",
@@ -282,6 +287,7 @@ private:
                                {set_mtu(*was, was->netdev_mtu_bytes), again()}};
             }
         }
+        if (some_links_short()) return short_links();
         if (by_a != nullptr) return too_large(*by_a, a_, b_, o_.reverse, "mtu.path.reverse");
         if (by_b != nullptr) return too_large(*by_b, b_, a_, o_.forward, "mtu.path.forward");
         return verdict{
@@ -289,6 +295,46 @@ private:
             outcome::fail,
             "a READ failed after " + text(o_.soak_reads) + ": " + say(*soak),
             {on(a_.host, "rvget doctor --watch 10"), on(b_.host, "rvget doctor --watch 10")}};
+    }
+
+    /// Whether an end is no longer what it was.
+    [[nodiscard]] bool changed() const {
+        const auto differs = [](const end_point& was, const end_point& is) {
+            return !is.host.empty() &&
+                   (was.gid != is.gid || was.netdev_mtu_bytes != is.netdev_mtu_bytes);
+        };
+        return differs(a_, o_.a_later) || differs(b_, o_.b_later);
+    }
+
+    /// Of the parallel links on the way, some bring nothing.
+    [[nodiscard]] bool some_links_dead() const {
+        return std::ranges::any_of(std::array{&o_.a_paths, &o_.b_paths}, [](const auto* p) {
+            return p->small_failed > 0 && p->some_fail();
+        });
+    }
+    /// Some lose full packets only.
+    [[nodiscard]] bool some_links_short() const {
+        return !some_links_dead() &&
+               std::ranges::any_of(std::array{&o_.a_paths, &o_.b_paths},
+                                   [](const auto* p) { return p->some_fail(); });
+    }
+    [[nodiscard]] verdict short_links() const {
+        const bool by_a = o_.a_paths.some_fail();
+        const auto& p = by_a ? o_.a_paths : o_.b_paths;
+        const auto& from = by_a ? b_ : a_;
+        const auto& to = by_a ? a_ : b_;
+        const auto common = common_mtu(a_, b_);
+        // Until the link is mended: packets of the next smaller kind.
+        const auto mtu = common > 1024 ? 1500U : std::max(1280U, common / 2 + 88);
+        return {"mtu.ecmp",
+                outcome::fail,
+                text(p.large_failed) + " of " + text(p.tried) +
+                    " queue pairs, by their UDP source ports, lose packets of " +
+                    text(needed(common, is_ipv4(a_.gid))) + " bytes from " + from.host + " to " +
+                    to.host + ": some of the parallel links have a smaller MTU",
+                {"[switch] raise the MTU of every link of the group to at least " +
+                     text(needed(common, is_ipv4(a_.gid)) + 18),
+                 set_mtu(a_, mtu), set_mtu(b_, mtu), again()}};
     }
 
     [[nodiscard]] std::string other_way(const ladder_seen& way) const {
@@ -329,8 +375,7 @@ private:
         }
         if (r.status == "no completion" && grown(r.reader, "send_err") > 0)
             return cannot_send(reader, 60);  // a READ request
-        if (grown(r.reader, "rx_oversize_pkts_phy") + grown(r.reader, "rx_out_of_range_len_phy") >
-            0) {
+        if (oversize(&reader == &a_ ? o_.a_port : o_.b_port) > 0) {
             return verdict{"mtu.port",
                            outcome::fail,
                            "the port of " + reader.host + " refuses frames of " + responder.host +

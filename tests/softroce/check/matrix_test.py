@@ -132,6 +132,10 @@ CASES = {
     "roce_blocked_at_b": Case("net.udp4791", 2, b=(ROCE,), quick=True),
     "roce_blocked_at_a": Case("net.udp4791", 2, a=(ROCE,)),
     "long_roce_alone_lost": Case("mtu.rdma_only", 2, a=(drop("udp dport 4791 ip length gt 1500"),)),
+    "long_roce_lost_on_one_of_two_links":
+        Case("mtu.ecmp", 2, a=(drop("udp dport 4791 udp sport & 1 == 1 ip length gt 1500"),), also=("path.ecmp",), quick=True),
+    "roce_lost_on_one_of_two_links":
+        Case(None, 2, b=(drop("udp dport 4791 udp sport & 1 == 1"),), also=("path.ecmp",)),
     "link_local_at_both_ends": Case(options="--gid 0 --peer-gid 0"),
     "vlan_against_plain": Case("gid.unreachable", 2, a=(vlan(5, 1),), options="--gid 10.5.0.1", then="",
                                 tagged=True),

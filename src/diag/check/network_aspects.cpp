@@ -1,0 +1,297 @@
+#include "diag/check/network_aspects.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <tuple>
+
+#include "diag/check/end.hpp"
+#include "diag/check/words.hpp"
+
+namespace rvget::diag {
+
+namespace {
+
+constexpr std::array oversize_counters{"rx_oversize_pkts_phy", "rx_out_of_range_len_phy"};
+
+bool counts_oversize(const std::map<std::string, std::uint64_t>& port) {
+    return std::ranges::any_of(oversize_counters,
+                               [&](const char* name) { return port.contains(name); });
+}
+
+/// The worse of two ends, with words of both.
+struct both_ends {
+    outcome how = outcome::pass;
+    std::string words;
+    std::vector<std::string> fix;
+
+    void add(outcome end, const std::string& say, std::vector<std::string> mend = {}) {
+        // In the order of severity: pass, warn, fail (see outcome).
+        if (end == outcome::fail || (end == outcome::warn && how == outcome::pass)) how = end;
+        words += (words.empty() ? "" : "; ") + say;
+        fix.insert(fix.end(), mend.begin(), mend.end());
+    }
+};
+
+class network {
+public:
+    explicit network(const observations& o) : o_(o), a_(o.pairs.front().a), b_(o.pairs.front().b) {}
+
+    std::vector<finding> all() {
+        routes();
+        neighbours();
+        link_addresses();
+        hops();
+        parallel_links();
+        frames_too_large();
+        priorities();
+        service_level();
+        death();
+        return std::move(findings_);
+    }
+
+private:
+    struct way {
+        const route_seen* route;
+        const end_point *from, *to;
+    };
+    [[nodiscard]] std::array<way, 2> ways() const {
+        return {{{&o_.a_route, &a_, &b_}, {&o_.b_route, &b_, &a_}}};
+    }
+    [[nodiscard]] bool asked() const { return o_.a_route.asked && o_.b_route.asked; }
+
+    void routes() {
+        if (!asked()) return skip("path.route", "not asked for between these GIDs");
+        both_ends seen;
+        for (const auto& [r, from, to] : ways()) {
+            const auto show = on(from->host, "ip route get " + to->gid);
+            if (!r->error.empty()) {
+                seen.add(outcome::fail, from->host + ": " + r->error, {show});
+            } else if (r->local) {
+                seen.add(outcome::pass, to->gid + " is on " + from->host + " itself");
+            } else if (r->netdev != from->netdev) {
+                seen.add(outcome::warn,
+                         from->host + " sends to " + to->gid + " by " + r->netdev + ", GID " +
+                             name_of(*from) + " is of " + from->netdev +
+                             ": TCP, UDP and RDMA take different ways",
+                         {show});
+            } else if (r->source != from->gid) {
+                // The queue pair has its own source; only what else is sent there differs.
+                seen.add(outcome::pass, from->host + " sends to " + to->gid + " by " + r->netdev +
+                                            ", other than RDMA from " + r->source);
+            } else {
+                seen.add(outcome::pass,
+                         from->host + " sends to " + to->gid + " by " + r->netdev +
+                             (r->gateway.empty() ? "" : " over router " + r->gateway));
+            }
+        }
+        tell("path.route", seen);
+    }
+
+    void neighbours() {
+        both_ends seen;
+        for (const auto& [r, from, to] : ways()) {
+            if (!r->asked || r->local || r->next_hop_state.empty()) continue;
+            const auto& hop = r->gateway.empty() ? to->gid : r->gateway;
+            const auto words = from->host + " has " + hop + " as " + r->next_hop_state;
+            const bool none = r->next_hop_state == "failed" || r->next_hop_state == "incomplete";
+            if (none) {
+                seen.add(outcome::fail,
+                         words + ": it does not answer " + (is_ipv4(hop) ? "ARP" : "ND") + " on " +
+                             r->netdev,
+                         {on(from->host, "ip neigh show " + hop),
+                          on(to->host, "ip address show dev " + to->netdev)});
+            } else {
+                seen.add(r->next_hop_state == "stale" ? outcome::warn : outcome::pass, words,
+                         r->next_hop_state == "stale"
+                             ? std::vector{on(from->host, "ping -c 1 " + hop)}
+                             : std::vector<std::string>());
+            }
+        }
+        if (seen.words.empty()) return skip("path.neighbour", "no neighbour was asked for");
+        tell("path.neighbour", seen);
+    }
+
+    void link_addresses() {
+        both_ends seen;
+        for (const auto& [r, from, to] : ways()) {
+            if (!r->asked || r->local || r->next_hop_mac.empty()) continue;
+            if (!r->gateway.empty()) {
+                seen.add(outcome::warn,
+                         "router " + r->gateway + " is between " + from->host + " and " + to->host +
+                             ": who answers behind it is not seen",
+                         {on(from->host, "ip route get " + to->gid)});
+            } else if (to->mac.empty()) {
+                continue;
+            } else if (to->mac == r->next_hop_mac) {
+                seen.add(outcome::pass, from->host + " sees " + to->netdev + " of " + to->host);
+            } else {
+                seen.add(outcome::fail,
+                         from->host + " sees " + r->next_hop_mac + " for " + to->gid + ", " +
+                             to->netdev + " of " + to->host + " is " + to->mac,
+                         {on(from->host, "ip neigh show " + to->gid)});
+            }
+        }
+        if (seen.words.empty()) return skip("path.l2", "no link address is known");
+        tell("path.l2", seen);
+    }
+
+    void hops() {
+        std::optional<std::uint32_t> most;
+        for (const auto* l : {&o_.forward, &o_.reverse}) {
+            if (l->ttl != 0 && l->ttl <= ladder_seen::sent_ttl)
+                most = std::max(most.value_or(0), ladder_seen::sent_ttl - l->ttl);
+        }
+        if (!most) return skip("path.hops", "no UDP packet came");
+        // What a queue pair of this hop limit sends must still live behind the last router.
+        const bool enough = *most == 0 || o_.hop_limit >= *most + 1;
+        both_ends seen;
+        seen.add(
+            enough ? outcome::pass : outcome::fail,
+            *most == 0 ? "no router between"
+                       : text(*most) + " routers between, hop limit " + text(o_.hop_limit),
+            enough ? std::vector<std::string>() : std::vector{on(a_.host, "tracepath " + b_.gid)});
+        tell("path.hops", seen);
+    }
+
+    void parallel_links() {
+        both_ends seen;
+        for (const auto& [p, from, to] :
+             {std::tuple(&o_.a_paths, &a_, &b_), {&o_.b_paths, &b_, &a_}}) {
+            if (p->tried == 0) continue;
+            auto words = "READs by " + from->host + " over " + text(p->tried) +
+                         " queue pairs, each with a UDP source port of its own: ";
+            if (p->failed() == 0) {
+                seen.add(outcome::pass, words + "all pass");
+            } else if (p->repeated > 0) {
+                seen.add(outcome::warn,
+                         words + text(p->failed()) + " fail and " + text(p->repeated) +
+                             " pass after a time-out: packets are lost, whatever the link",
+                         {on(from->host, "rvget doctor --watch 10")});
+            } else if (!p->some_fail()) {
+                seen.add(outcome::pass, words + "none passes, so no single link is to blame");
+            } else {
+                words += text(p->small_failed) + " bring nothing, " + text(p->large_failed) +
+                         " lose full packets: one link of several that share the traffic is broken";
+                seen.add(outcome::fail, words,
+                         {"[switch] compare MTU and errors of the links between " + to->host +
+                          " and " + from->host + " (bond members, ECMP)"});
+            }
+        }
+        if (seen.words.empty()) return skip("path.ecmp", "depends on path.gid.matrix");
+        tell("path.ecmp", seen);
+    }
+
+    void frames_too_large() {
+        if (!counts_oversize(o_.a_port) && !counts_oversize(o_.b_port))
+            return skip("path.oversize", "neither port counts frames that are too large");
+        both_ends seen;
+        for (const auto& [port, at, other] :
+             {std::tuple(&o_.a_port, &a_, &b_), {&o_.b_port, &b_, &a_}}) {
+            if (!counts_oversize(*port)) continue;
+            const auto n = oversize(*port);
+            seen.add(n == 0 ? outcome::pass : outcome::fail,
+                     at->port_netdev + " of " + at->host + " got " + text(n) +
+                         " frames that are too large for it",
+                     n == 0 ? std::vector<std::string>()
+                            : std::vector{on(at->host, "ip link show " + at->port_netdev),
+                                          on(other->host, "ip link show " + other->port_netdev)});
+        }
+        tell("path.oversize", seen);
+    }
+
+    /// The priority on which most packets were counted; none where they are too few to tell.
+    static std::optional<std::string> priority(const std::map<std::string, std::uint64_t>& port,
+                                               const std::string& direction) {
+        constexpr std::uint64_t enough = 16;
+        std::optional<std::string> found;
+        std::uint64_t most = enough - 1;
+        for (const auto& [name, n] : port) {
+            if (!name.starts_with(direction + "_prio") || n <= most) continue;
+            most = n;
+            const auto begin = direction.size() + std::string_view("_prio").size();
+            found = name.substr(begin, name.find('_', begin) - begin);
+        }
+        return found;
+    }
+
+    void priorities() {
+        both_ends seen;
+        for (const auto& [sent, from, got, to] :
+             {std::tuple(&o_.a_port, &a_, &o_.b_port, &b_), {&o_.b_port, &b_, &o_.a_port, &a_}}) {
+            const auto left = priority(*sent, "tx");
+            const auto arrived = priority(*got, "rx");
+            if (!left || !arrived) continue;
+            const bool same = *left == *arrived;
+            seen.add(same ? outcome::pass : outcome::warn,
+                     "packets left " + from->host + " on priority " + *left + " and arrived at " +
+                         to->host + " on " + *arrived,
+                     same ? std::vector<std::string>()
+                          : std::vector{on(to->host, "rvget doctor --only qos.trust,qos.pfc")});
+        }
+        if (seen.words.empty())
+            return skip("path.tclass", "the ports do not count packets by priority");
+        tell("path.tclass", seen);
+    }
+
+    void service_level() {
+        if (a_.link_layer != "InfiniBand" || b_.link_layer != "InfiniBand")
+            return skip("path.sl", "not InfiniBand");
+        const bool ok = o_.pairs.front().ok();
+        both_ends seen;
+        seen.add(ok ? outcome::pass : outcome::fail,
+                 ok ? "READs pass on service level 0"
+                    : "no READ passes on service level 0: the subnet manager may give another one",
+                 ok ? std::vector<std::string>() : std::vector{on(a_.host, "saquery --list")});
+        tell("path.sl", seen);
+    }
+
+    void death() {
+        const auto& d = o_.death;
+        if (!d.tried) return skip("path.death", "depends on path.mtu.read_forward");
+        constexpr std::uint64_t scheduling_ms = 1000;
+        const bool noticed = d.status != "success" && d.status != "no completion";
+        const bool in_time = noticed && d.took_ms <= 4 * d.limit_ms + scheduling_ms;
+        both_ends seen;
+        seen.add(in_time ? outcome::pass : outcome::warn,
+                 "a READ from a queue pair that " + b_.host + " had destroyed ended after " +
+                     text(d.took_ms) + " ms with \"" + d.status + "\"; the timers give " +
+                     text(d.limit_ms) + " ms, and devices up to four times that",
+                 in_time ? std::vector<std::string>()
+                         : std::vector{on(a_.host, "rvget doctor --only dev.driver_quirk")});
+        tell("path.death", seen);
+    }
+
+    void skip(const char* id, const std::string& why) {
+        findings_.push_back({.id = id,
+                             .outcome = outcome::skip,
+                             .subject = a_.host + "->" + b_.host,
+                             .observed = boost::json::value(why),
+                             .message = why});
+    }
+    void tell(const char* id, both_ends& seen) {
+        findings_.push_back({.id = id,
+                             .outcome = seen.how,
+                             .subject = a_.host + "->" + b_.host,
+                             .observed = boost::json::value(seen.words),
+                             .message = std::move(seen.words),
+                             .fix = std::move(seen.fix)});
+    }
+
+    const observations& o_;
+    const end_point& a_;
+    const end_point& b_;
+    std::vector<finding> findings_;
+};
+
+}  // namespace
+
+std::uint64_t oversize(const std::map<std::string, std::uint64_t>& port) {
+    std::uint64_t all = 0;
+    for (const auto* name : oversize_counters) all += grown(port, name);
+    return all;
+}
+
+std::vector<finding> network_aspects(const observations& o) { return network(o).all(); }
+
+}  // namespace rvget::diag
