@@ -109,7 +109,7 @@ void redact(inventory::facts& facts) {
         }
         for (auto& t : d.trials) {
             m.address(t.gid);
-            for (auto* text : {&t.allocate, &t.loop, &t.event}) {
+            for (auto* text : {&t.allocate, &t.loop, &t.event, &t.cm}) {
                 if (!text->empty() && *text != "ok") *text = "failed";
             }
         }

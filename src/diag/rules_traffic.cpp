@@ -73,6 +73,14 @@ judgement retry(const subject& s) {
                  outcome::warn, "packets are lost and sent again", {"rvget check HOST"});
 }
 
+/// The address that was tried on the port.
+std::string own_address(const subject& s) {
+    for (const auto& t : s.device->trials) {
+        if (t.port == s.port->number && !t.gid.empty()) return t.gid;
+    }
+    return "127.0.0.1";
+}
+
 /// Of each GID tried: the first that did not give "ok".
 judgement tried(const subject& s, std::string inventory::trial::*what, outcome worse,
                 const std::string& message, std::vector<std::string> fix) {
@@ -170,6 +178,13 @@ void add_traffic_rules(std::vector<rule>& table) {
              [](const subject& s) {
                  return tried(s, &trial::event, outcome::fail, "completion events do not come",
                               {"grep . /proc/irq/*/effective_affinity_list"});
+             }},
+            {"self.cm", port, "env.rdma_cm", "RDMA-CM to the own address",
+             "warn: it does not listen or resolve",
+             [](const subject& s) {
+                 return tried(s, &trial::cm, outcome::warn,
+                              "RDMA-CM cannot resolve this host's own address",
+                              {"modprobe rdma_ucm", "ip route get " + own_address(s)});
              }},
             {"self.async", port, "", "asynchronous events", "warn: one came",
              [](const subject& s) {

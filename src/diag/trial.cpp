@@ -1,6 +1,7 @@
 #include "diag/trial.hpp"
 
 #include "diag/rule.hpp"
+#include "fabric/cm/cm_probe.hpp"
 #include "fabric/probe_end.hpp"
 
 namespace rvget::diag {
@@ -54,6 +55,17 @@ std::string loop(fabric::device& device, const route::port_facts& port,
     return "ok";
 }
 
+/// What it takes to reach this very host by RDMA-CM, short of the handshake.
+std::string connect_to_self(const std::string& address) {
+    constexpr auto step = 2000ms;
+    auto listener = fabric::cm_end::listen(address);
+    if (!listener) return text_of(listener.error());
+    auto client = fabric::cm_end::make();
+    if (!client) return text_of(client.error());
+    const auto resolved = (*client)->resolve(address, address, (*listener)->port(), step);
+    return resolved ? "ok" : text_of(resolved.error());
+}
+
 void try_port(fabric::device& device, const inventory::facts& facts, const inventory::port& p,
               inventory::trial& t) {
     const auto* port = port_of(device, p.number);
@@ -68,6 +80,12 @@ void try_port(fabric::device& device, const inventory::facts& facts, const inven
     for (const auto& entry : port->gids) {
         if (entry.gid.to_string() != t.gid || entry.index != all.front().entry->index) continue;
         t.loop = loop(device, *port, entry, t);
+    }
+    // A link-local address has no meaning without its link, which a GID does not name; and that
+    // RDMA-CM is not there at all is env.rdma_cm's to say.
+    if (!t.gid.starts_with("fe8")) {
+        t.cm = connect_to_self(t.gid);
+        if (t.cm.starts_with(fabric::cm_unavailable)) t.cm.clear();
     }
     for (const std::uint32_t bytes : {512U, 256U, 128U, 64U, 32U}) {
         auto queue = device.create_completion_queue(2);

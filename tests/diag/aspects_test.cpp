@@ -50,6 +50,11 @@ const std::vector<row>& rows() {
         // Only what nobody needs is lost: the path MTU that both take fits.
         {"path.ladder.forward", outcome::pass, [](auto& o) { o.forward.passed.pop_back(); }},
         {"path.ladder.forward", outcome::skip, [](auto& o) { o.forward = {}; }},
+        {"path.ladder.forward", outcome::skip,
+         [](auto& o) {
+             o.forward.passed.clear();
+             o.a_route = {.asked = true, .error = "the kernel has no route to 10.0.0.2"};
+         }},
         {"path.ladder.reverse", outcome::fail, [](auto& o) { o.reverse.passed = {304}; }},
         {"path.depth", outcome::warn, [](auto& o) { o.pairs[0].b.max_read_depth = 1; }},
         {"path.pkey", outcome::fail, [](auto& o) { o.pairs[0].b.pkeys = {"0x8001"}; }},
@@ -135,6 +140,11 @@ const std::vector<row>& rows() {
              o.pairs[0].b.active_mtu_bytes = 1024;
          }},
         {"path.route", outcome::fail,
+         [](auto& o) {
+             o.b_route = {.asked = true, .error = "the kernel has no route to 10.0.0.1"};
+             o.pairs[0].b_reads = silent(1);
+         }},
+        {"path.route", outcome::warn,
          [](auto& o) {
              o.b_route = {.asked = true, .error = "the kernel has no route to 10.0.0.1"};
          }},

@@ -152,6 +152,12 @@ const std::vector<row>& rows() {
              o.a_reads.back() = silent(2048);
              o.a_port["rx_oversize_pkts_phy"] = 4;
          }},
+        {"mtu.cm", outcome::warn,
+         [](auto& o) {
+             o.pairs[0].b.netdev_mtu_bytes = 1500;
+             o.pairs[0].b.active_mtu_bytes = 1024;
+             o.a_connects = {.tried = true, .path_mtu_bytes = 4096, .large = silent(65'536)};
+         }},
         {"mtu.ecmp", outcome::fail, [](auto& o) { o.a_paths.large_failed = 2; }},
         // The queue pair of the READ ladder met one of them.
         {"mtu.ecmp", outcome::fail,
@@ -323,6 +329,13 @@ const std::vector<near_miss>& near_misses() {
          [](auto& o) {
              o.a_reads.back() = silent(2048);
              o.b_port["rx_oversize_pkts_phy"] = 4;
+         }},
+        // Some device may deliver what its port does not announce.
+        {"mtu.cm", "mtu.differ",
+         [](auto& o) {
+             o.pairs[0].b.netdev_mtu_bytes = 1500;
+             o.pairs[0].b.active_mtu_bytes = 1024;
+             o.a_connects = {.tried = true, .path_mtu_bytes = 4096, .large = passed(65'536)};
          }},
         {"mtu.ecmp", "mtu.rdma_only",
          [](auto& o) {

@@ -34,8 +34,8 @@ public:
                other ? "TCP runs over " + o_.a_control_netdev + ", RDMA over " + a_.netdev +
                            ": that TCP works proves nothing about the RDMA path"
                      : "TCP and RDMA use " + a_.netdev);
-        ladder("path.ladder.forward", o_.forward);
-        ladder("path.ladder.reverse", o_.reverse);
+        ladder("path.ladder.forward", o_.forward, o_.a_route);
+        ladder("path.ladder.reverse", o_.reverse, o_.b_route);
         limits();
         const auto passed =
             std::count_if(o_.pairs.begin(), o_.pairs.end(), [](const auto& p) { return p.ok(); });
@@ -183,7 +183,9 @@ private:
                "the doctor of " + b_.host + " finds " + told);
         findings_.back().fix = {on(b_.host, "rvget doctor --only " + ids)};
     }
-    void ladder(const char* id, const ladder_seen& l) {
+    void ladder(const char* id, const ladder_seen& l, const route_seen& way) {
+        // RDMA finds a peer on its link without a route, plain UDP does not.
+        if (!way.error.empty()) return aspect(id, outcome::skip, "depends on path.route");
         if (!l.ran()) return aspect(id, outcome::skip, "no addresses that UDP can use");
         const auto broken = broken_at(l);
         // What the ends agree on needs no more than a first WRITE: 12 bytes over a READ response.

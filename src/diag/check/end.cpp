@@ -45,6 +45,9 @@ static_assert(4096ULL * (1ULL << probe_retry.timeout_exponent) * (probe_retry.re
               silence_ms - 1);
 constexpr std::uint64_t longest_timeout_exponent = 17;  // 2.7 s, within the limit of a READ
 
+constexpr std::uint32_t shortest_packet = 64;
+constexpr std::uint16_t discard_port = 9;
+
 route::gid gid_of(const std::string& text) {
     route::gid g;
     if (::inet_pton(AF_INET6, text.c_str(), g.bytes.data()) == 1) return g;
@@ -107,7 +110,8 @@ public:
         json::array refused;
         // Who asks is not trusted: few packets, none without room for its headers.
         for (std::size_t i = 0; i < std::min<std::size_t>(lengths.size(), 16); ++i) {
-            const auto size = std::clamp(lengths[i].to_number<std::uint32_t>(), 64U, 65'535U);
+            const auto size =
+                std::clamp(lengths[i].to_number<std::uint32_t>(), shortest_packet, 65'535U);
             const std::vector<char> payload(size - (ipv4_ ? 28 : 48));
             const bool sent = ::sendto(fd_, payload.data(), payload.size(), 0,
                                        reinterpret_cast<const sockaddr*>(&address), length) >= 0 ||
@@ -294,8 +298,13 @@ private:
         if (to.starts_with("fe8")) to += "%" + string_of(request, "netdev");
         const auto found = inventory::route_to(to);
         if (!found) return {{"none", found.error().detail}};
-        const auto next_hop = inventory::neighbour_of(
-            found->gateway.empty() ? string_of(request, "to") : found->gateway);
+        const auto hop = found->gateway.empty() ? string_of(request, "to") : found->gateway;
+        auto next_hop = inventory::neighbour_of(hop);
+        if (next_hop.state == "stale") {
+            // Only looked at, not used, for a while: the kernel asks it again when somebody sends.
+            static_cast<void>(datagrams(found->source).send(hop, discard_port, {shortest_packet}));
+            next_hop = inventory::neighbour_of(hop);
+        }
         return {{"local", found->local},     {"netdev", found->netdev}, {"source", found->source},
                 {"gateway", found->gateway}, {"mac", next_hop.mac},     {"state", next_hop.state}};
     }

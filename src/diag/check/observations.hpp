@@ -128,8 +128,11 @@ struct cm_seen {
     std::string accept_error;  ///< likewise at the end that accepts
     std::uint32_t path_mtu_bytes = 0;
     std::uint32_t took_ms = 0;
+    /// Where that path MTU is larger than both ends take: a READ over queue pairs that have it, as
+    /// those of a program that leaves it to RDMA-CM.
+    read_seen large;
 };
-BOOST_DESCRIBE_STRUCT(cm_seen, (), (tried, error, accept_error, path_mtu_bytes, took_ms))
+BOOST_DESCRIBE_STRUCT(cm_seen, (), (tried, error, accept_error, path_mtu_bytes, took_ms, large))
 
 /// What fails by an end's own doctor.
 struct doctor_seen {

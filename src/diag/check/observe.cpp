@@ -335,9 +335,10 @@ private:
 
     /// The queue pairs of a probe, the first of them `x`'s.
     probes connect(check_end& x, check_end& y, const end_point& ex, const end_point& ey,
-                   std::uint32_t timeout_exponent = 0) {
+                   std::uint32_t timeout_exponent = 0, std::uint32_t forced_mtu = 0) {
         probes p;
         const auto mtu = [&](const check_end& end) {
+            if (forced_mtu != 0) return forced_mtu;
             const bool theirs = &end == &b_ && wishes_.peer_mtu_bytes != 0;
             return theirs ? wishes_.peer_mtu_bytes : path_mtu(ex, ey);
         };
@@ -483,6 +484,10 @@ private:
             seen.took_ms = answer.at("ms").to_number<std::uint32_t>();
         }
         seen.accept_error = error_of(ask(server, {{"ask", "cm_result"}}));
+        if (seen.error.empty() && seen.path_mtu_bytes > common_mtu(ec, es)) {
+            const auto made = connect(client, server, ec, es, usual_exponent, seen.path_mtu_bytes);
+            if (made.ok()) seen.large = read(client, server, made.b, made.seed, 65'536, 1).first;
+        }
         return seen;
     }
 

@@ -80,6 +80,9 @@ const std::vector<path_finding>& path_findings() {
          "Verdict: a host's own kernel refuses what its queue pairs send (filter, shaper)."},
         {"net.path", "Verdict: no IP passes between the GIDs' addresses."},
         {"mtu.differ", "Warning: the ends' MTUs differ; works at the smaller one."},
+        {"mtu.cm",
+         "Warning: the ends' MTUs differ, and RDMA-CM gives queue pairs the larger one, over which "
+         "a READ fails."},
         {"mtu.upper", "Warning: the GID's own netdev (VLAN, bond) is smaller than its port."},
         {"mtu.stale_port",
          "Warning: a port announces less than its netdev's MTU gives with this driver."},

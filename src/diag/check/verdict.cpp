@@ -290,6 +290,9 @@ private:
         if (some_links_short()) return short_links();
         if (by_a != nullptr) return too_large(*by_a, a_, b_, o_.reverse, "mtu.path.reverse");
         if (by_b != nullptr) return too_large(*by_b, b_, a_, o_.forward, "mtu.path.forward");
+        if (soak->status.starts_with("success")) return false_success(b_);
+        if (grown(soak->responder, "send_err") > 0)
+            return cannot_send(b_, needed(path_mtu(o_), is_ipv4(a_.gid)));
         return verdict{
             "path.lossy",
             outcome::fail,
@@ -403,16 +406,7 @@ private:
                             "[switch] raise the MTU to at least " +
                                 text(std::max(a_.netdev_mtu_bytes, b_.netdev_mtu_bytes) + 18)}};
         }
-        if (r.status == "success" ||
-            r.status == "success not trusted: the queue pair is in error") {
-            return verdict{"rxe.false_success",
-                           outcome::fail,
-                           responder.host +
-                               "'s kernel refused packets (shaper, filter, MTU) and rxe reported "
-                               "success without data",
-                           {on(responder.host, "tc qdisc show dev " + responder.netdev),
-                            on(responder.host, "nft list ruleset"), again()}};
-        }
+        if (r.status.starts_with("success")) return false_success(responder);
         if (grown(r.responder, "send_err") > 0) return cannot_send(responder, need);
         if (way.ran() && most >= need) {
             return verdict{"mtu.rdma_only",
@@ -423,6 +417,16 @@ private:
                            {unblock(reader), unblock(responder), again()}};
         }
         return unknown("READ of " + say(r) + " by " + reader.host);
+    }
+
+    /// rxe's completer and responder both have a part in it: an answer that its own kernel refused
+    /// goes on in the middle, which the reader takes for its end.
+    [[nodiscard]] verdict false_success(const end_point& responder) const {
+        return {"rxe.false_success", outcome::fail,
+                responder.host +
+                    "'s kernel refused packets (shaper, filter, MTU) and rxe reported success "
+                    "without data",
+                let_out(responder)};
     }
 
     /// The kernel of `e` refuses packets of `e`'s own, of which the longest has `bytes`.
@@ -436,18 +440,19 @@ private:
         }
         const auto& rule = &e == &a_ ? o_.a_firewall : o_.b_firewall;
         const bool named = rule.find("4791") != std::string::npos;
-        verdict v{"net.egress",
-                  outcome::fail,
-                  "the kernel of " + e.host + " refuses packets that its queue pair sends: " +
-                      (named ? rule : "an output filter or a shaper"),
-                  {}};
-        if (named) {
-            v.fix = {unblock(e)};
-        } else {
-            v.fix = {on(e.host, "tc qdisc show dev " + e.netdev), on(e.host, "nft list ruleset")};
-        }
-        v.fix.push_back(again());
-        return v;
+        return {"net.egress", outcome::fail,
+                "the kernel of " + e.host + " refuses packets that its queue pair sends: " +
+                    (named ? rule : "an output filter or a shaper"),
+                let_out(e)};
+    }
+
+    /// Commands that end what keeps an end's own packets in: the rule that is known, else a shaper.
+    [[nodiscard]] std::vector<std::string> let_out(const end_point& e) const {
+        const auto& rule = &e == &a_ ? o_.a_firewall : o_.b_firewall;
+        if (rule.find("4791") != std::string::npos) return {unblock(e), again()};
+        return {on(e.host, "nft list ruleset; tc qdisc show dev " + e.netdev),
+                on(e.host, "tc qdisc del dev " + e.netdev + " root  # the shaper, if it is one"),
+                again()};
     }
 
     [[nodiscard]] std::optional<verdict> unknown(const std::string& what) const {
@@ -515,6 +520,18 @@ private:
         if (a != b && !upper && !stale) {
             const auto& small = a < b ? a_ : b_;
             const auto& large = a < b ? b_ : a_;
+            for (const auto* c : {&o_.a_connects, &o_.b_connects}) {
+                if (c->large.status.empty() || c->large.ok()) continue;
+                return add({"mtu.cm",
+                            outcome::warn,
+                            "works at " + text(std::min(a, b)) + ", but RDMA-CM from " +
+                                large.host + " (MTU " + text(large.netdev_mtu_bytes) +
+                                ") gives both queue pairs " + text(c->path_mtu_bytes) + ", and " +
+                                small.netdev + " of " + small.host + " has MTU " +
+                                text(small.netdev_mtu_bytes) + ": READ of " + say(c->large) +
+                                "; rping, ib_read_bw -R and other programs that take it over hang",
+                            {set_mtu(small, large.netdev_mtu_bytes), again()}});
+            }
             add({"mtu.differ",
                  outcome::warn,
                  a_.host + " has MTU " + text(a_.netdev_mtu_bytes) + " (" + text(a) + "), " +

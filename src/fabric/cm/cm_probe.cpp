@@ -120,14 +120,12 @@ result<void> cm_end::accept(std::uint32_t queue_pair, std::chrono::milliseconds 
     return await(RDMA_CM_EVENT_ESTABLISHED, "accept", limit);
 }
 
-result<cm_end::connected> cm_end::connect(const std::string& own, const std::string& peer,
-                                          std::uint16_t port, std::uint32_t queue_pair,
-                                          std::chrono::milliseconds limit) {
+result<std::uint32_t> cm_end::resolve(const std::string& own, const std::string& peer,
+                                      std::uint16_t port, std::chrono::milliseconds limit) {
     auto from = address_of(own, 0);
     auto to = address_of(peer, port);
     if (!from) return from.error();
     if (!to) return to.error();
-    const auto begun = clock::now();
     const int patience = static_cast<int>(limit.count());
     if (::rdma_resolve_addr(id_, generic(*from), generic(*to), patience) != 0)
         return failed("resolve the address", errno);
@@ -136,16 +134,24 @@ result<cm_end::connected> cm_end::connect(const std::string& own, const std::str
     if (::rdma_resolve_route(id_, patience) != 0) return failed("resolve the route", errno);
     if (auto done = await(RDMA_CM_EVENT_ROUTE_RESOLVED, "resolve the route", limit); !done)
         return done.error();
-    connected made;
-    if (id_->route.num_paths > 0) made.path_mtu_bytes = 128U << id_->route.path_rec[0].mtu;
+    return id_->route.num_paths > 0 ? 128U << id_->route.path_rec[0].mtu : 0U;
+}
+
+result<cm_end::connected> cm_end::connect(const std::string& own, const std::string& peer,
+                                          std::uint16_t port, std::uint32_t queue_pair,
+                                          std::chrono::milliseconds limit) {
+    const auto begun = clock::now();
+    const auto path_mtu = resolve(own, peer, port, limit);
+    if (!path_mtu) return path_mtu.error();
     auto parameters = parameters_of(queue_pair);
     if (::rdma_connect(id_, &parameters) != 0) return failed("connect", errno);
     // The identifier has no queue pair of its own, so that the last step is the caller's.
     if (auto done = await(RDMA_CM_EVENT_CONNECT_RESPONSE, "connect", limit); !done)
         return done.error();
     if (::rdma_establish(id_) != 0) return failed("establish", errno);
-    made.took = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - begun);
-    return made;
+    return connected{
+        .path_mtu_bytes = *path_mtu,
+        .took = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - begun)};
 }
 
 }  // namespace rvget::fabric

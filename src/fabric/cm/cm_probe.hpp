@@ -37,6 +37,10 @@ public:
         std::uint32_t path_mtu_bytes = 0;  ///< that RDMA-CM would give both queue pairs
         std::chrono::milliseconds took{};
     };
+    /// The steps before the handshake: address and route. The path MTU that RDMA-CM would give; 0
+    /// where it has none.
+    result<std::uint32_t> resolve(const std::string& own, const std::string& peer,
+                                  std::uint16_t port, std::chrono::milliseconds limit);
     /// From `own` to `peer`, numeric addresses. A failure names the step, and the event that ended
     /// it.
     result<connected> connect(const std::string& own, const std::string& peer, std::uint16_t port,

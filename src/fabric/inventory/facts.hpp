@@ -97,11 +97,12 @@ struct trial {
     std::uint64_t region_bytes = 0;
     std::string loop;  ///< READs between two queue pairs of the device
     std::string event;
+    std::string cm;     ///< RDMA-CM at the GID's address: listen, resolve address and route
     std::string async;  ///< an asynchronous event that was pending
     std::uint32_t inline_bytes = 0;
 };
 BOOST_DESCRIBE_STRUCT(trial, (),
-                      (port, gid, allocate, region_bytes, loop, event, async, inline_bytes))
+                      (port, gid, allocate, region_bytes, loop, event, cm, async, inline_bytes))
 
 struct device {
     std::string name;

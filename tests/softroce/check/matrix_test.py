@@ -104,7 +104,7 @@ def local(command):
 class Case:
     """What is done to a and b, how it is checked, what must come out."""
 
-    verdict: str = None  # None: no verdict
+    verdict: str = None  # None: no verdict; "a|b": one of the two, as it happens
     status: int = 0
     a: tuple = ()  # commands that set the fault
     b: tuple = ()
@@ -120,7 +120,10 @@ class Case:
 CASES = {
     "nothing_wrong": Case(options="--reads 500", quick=True),
     "lab_fault_wrong_gid_index": Case("gid.family", 2, options="--gid 0 --peer-gid 1", then="", quick=True),
-    "lab_fault_mtu_mismatch": Case("mtu.differ", 0, b=(MTU + "1500",), also=("path.cm.mtu",), quick=True),
+    "lab_fault_mtu_mismatch": Case("mtu.cm", 0, b=(MTU + "1500",), also=("path.cm.mtu",), quick=True),
+    "lab_fault_mtu_mismatch_the_other_way": Case("mtu.cm", 0, a=(MTU + "1500",), also=("path.cm.mtu",)),
+    # RDMA-CM is not tried between link-local addresses.
+    "mtus_differ": Case("mtu.differ", 0, b=(MTU + "1500",), options="--gid 0 --peer-gid 0"),
     "lab_fault_mtu_mismatch_with_hard_coded_path_mtu":
         Case("mtu.pinned_high", 2, b=(MTU + "1500",), options="--mtu 4096", quick=True),
     "own_index_is_empty": Case("gid.empty", 2, options="--gid 200", then="", quick=True),
@@ -136,6 +139,25 @@ CASES = {
         Case("mtu.ecmp", 2, a=(drop("udp dport 4791 udp sport & 1 == 1 ip length gt 1500"),), also=("path.ecmp",), quick=True),
     "roce_lost_on_one_of_two_links":
         Case(None, 2, b=(drop("udp dport 4791 udp sport & 1 == 1"),), also=("path.ecmp",)),
+    "packets_lost_now_and_then":
+        Case(None, 2, a=(drop("udp dport 4791 numgen random mod 20 == 0"),), options="--reads 60", also=("path.loss",)),
+    "roce_blocked_for_a_second":
+        Case(None, 2, during=("b", ROCE + "; sleep 1; " + UNDROP, READS), options="--reads 20000", also=("path.loss",)),
+    "first_packets_refused_by_the_responder_itself":
+        Case("rxe.false_success", 2, b=(drop("udp dport 4791 @th,64,8 0x0d", "output"),)),
+    "packets_refused_by_the_responder_itself_now_and_then":
+        Case("rxe.false_success|net.egress", 2, b=(drop("udp dport 4791 numgen random mod 20 == 0", "output"),),
+             options="--reads 500"),
+    # With one READ at a time it costs retries; with eight, rxe gives wrong bytes for right ones.
+    "responder_behind_a_shaper":
+        Case(None, 2, b=(f"tc qdisc add dev {DEV} root tbf rate 200mbit burst 12k limit 24k",), options="--reads 60",
+             also=("path.loss",)),
+    "netdev_one_byte_short_of_the_path_mtu_and_hard_coded_path_mtu":
+        Case("mtu.pinned_high", 2, b=(MTU + "4143",), options="--mtu 4096"),
+    "netdev_one_byte_short_of_path_mtu_1024_and_hard_coded_path_mtu":
+        Case("mtu.pinned_high", 2, a=(MTU + "1500",), b=(MTU + "1071",), options=f"--mtu 1024 --gid {A} --peer-gid {B}"),
+    "second_address_without_a_route":
+        Case(None, 0, b=(address(2),), options=f"--gid {A} --peer-gid 10.7.0.2", also=("path.route",)),
     "link_local_at_both_ends": Case(options="--gid 0 --peer-gid 0"),
     "vlan_against_plain": Case("gid.unreachable", 2, a=(vlan(5, 1),), options="--gid 10.5.0.1", then="",
                                 tagged=True),
@@ -238,7 +260,8 @@ class Matrix(unittest.TestCase):
     def restore(self):
         both = [UNDROP, "for v in /sys/class/net/v[0-9]; do ip link del ${v##*/}; done 2>/dev/null; true", MTU + "9000",
                 f"ip neigh flush dev {DEV} nud all", "ip address show | awk '$1==\"inet\"&&$2~/^10[.]/{print $2,$NF}' | "
-                "while read a d; do ip address del $a dev $d; done", "ip netns del third 2>/dev/null; true"]
+                "while read a d; do ip address del $a dev $d; done", "ip netns del third 2>/dev/null; true",
+                f"tc qdisc del dev {DEV} root 2>/dev/null; true"]
         for command in both:
             local(command)
             self.agent.run(command)
@@ -252,8 +275,8 @@ class Matrix(unittest.TestCase):
         """A guest that gets no time for seconds leaves packets unanswered, and check rightly says so: once more, then,
         where no packet is dropped on purpose."""
         status, report = self.check(options, during)
-        lossy = any(f["id"] == "path.lossy" and f["outcome"] != "pass" for f in report["findings"])
-        if lossy and not during and "path.lossy" not in (*case.also, case.verdict):
+        lossy = {f["id"] for f in report["findings"] if f["outcome"] != "pass"} & {"path.lossy", "path.loss"}
+        if lossy and not during and not lossy & {*case.also, case.verdict}:
             print("packets were lost that nobody dropped: once more", file=sys.stderr)
             status, report = self.check(options)
         return status, report
@@ -278,12 +301,14 @@ class Matrix(unittest.TestCase):
         print(f"{time.monotonic() - begun:.1f} s {told}", file=sys.stderr)
         told += json.dumps(report["facts"].get("observations"))
         verdicts = {f["id"] for f in seen if not f["id"].startswith("path.")}
-        self.assertEqual(verdicts, {case.verdict} if case.verdict else set(), told)
+        expected = case.verdict.split("|") if case.verdict else []
+        self.assertEqual(len(verdicts), len(expected[:1]), told)
+        self.assertLessEqual(verdicts, set(expected), told)
         self.assertLessEqual(set(case.also), {f["id"] for f in seen}, told)
         self.assertEqual((status, report["exit"]), (case.status, case.status), told)
         if not case.verdict:
             return
-        self.mend(case, [line for f in seen if f["id"] == case.verdict for line in f["fix"]])
+        self.mend(case, [line for f in seen if f["id"] in verdicts for line in f["fix"]])
         status, report = self.check_on_a_busy_machine(case, case.options if case.then is None else case.then)
         # Other pairs of GIDs may still fail where the way out is to use this one, and a VLAN stays another netdev than
         # that of the control connection.
