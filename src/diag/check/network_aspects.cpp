@@ -67,12 +67,12 @@ private:
             const auto show = on(from->host, "ip route get " + to->gid);
             if (!r->error.empty() && o_.pairs.front().ok()) {
                 seen.add(outcome::warn,
-                         from->host + ": " + r->error +
-                             ": works because hosts of one link answer for any of their "
+                         from->host + " has " + r->error +
+                             ", and it works because hosts of one link answer for any of their "
                              "addresses, and will not behind a router",
                          {show});
             } else if (!r->error.empty()) {
-                seen.add(outcome::fail, from->host + ": " + r->error, {show});
+                seen.add(outcome::fail, from->host + " has " + r->error, {show});
             } else if (r->local) {
                 seen.add(outcome::pass, to->gid + " is on " + from->host + " itself");
             } else if (r->netdev != from->netdev) {

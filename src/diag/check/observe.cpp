@@ -53,7 +53,7 @@ std::string error_of(const json::object& answer) {
 
 /// The other end's names go into commands that people copy: what a shell takes for its own is no
 /// name.
-void require_plain(const std::string& text) {
+void require_plain(std::string_view text) {
     const bool plain = std::ranges::all_of(text, [](unsigned char c) {
         return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                (c != 0 && std::strchr("_.:@%-", c) != nullptr);
@@ -238,8 +238,11 @@ private:
     static route_seen route(check_end& from, const end_point& own, const end_point& to) {
         const auto answer = ask(from, {{"ask", "route"}, {"to", to.gid}, {"netdev", own.netdev}});
         if (!error_of(answer).empty()) return {};  // an older version
-        route_seen seen{.asked = true, .error = text_of(answer, "none")};
-        if (!seen.error.empty()) return seen;
+        route_seen seen{.asked = true, .error = {}};
+        if (answer.contains("none")) {
+            seen.error = "no route to " + to.gid;
+            return seen;
+        }
         seen.local = answer.at("local").as_bool();
         seen.netdev = text_of(answer, "netdev"), seen.source = text_of(answer, "source");
         seen.gateway = text_of(answer, "gateway");
@@ -373,7 +376,9 @@ private:
     static json::object port_counters(check_end& end, const end_point& e) {
         const auto answer = ask(end, {{"ask", "port_counters"}, {"netdev", e.port_netdev}});
         const auto* all = answer.if_contains("counters");
-        return all == nullptr ? json::object() : all->as_object();
+        if (all == nullptr) return {};
+        for (const auto& counter : all->as_object()) require_plain(counter.key());
+        return all->as_object();
     }
     static std::map<std::string, std::uint64_t> growth(const json::object& before,
                                                        const json::object& after,
