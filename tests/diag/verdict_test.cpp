@@ -152,6 +152,11 @@ const std::vector<row>& rows() {
              o.a_reads.back() = silent(2048);
              o.a_port["rx_oversize_pkts_phy"] = 4;
          }},
+        {"net.egress", outcome::fail,
+         [](auto& o) {
+             o.soak = passed(65'536), o.soak_reads = 500;
+             o.soak.responder["send_err"] = 20;
+         }},
         {"mtu.cm", outcome::warn,
          [](auto& o) {
              o.pairs[0].b.netdev_mtu_bytes = 1500;

@@ -170,10 +170,11 @@ private:
             if (p->failed() == 0) {
                 seen.add(outcome::pass, words + "all pass");
             } else if (p->repeated > 0) {
-                seen.add(outcome::warn,
-                         words + text(p->failed()) + " fail and " + text(p->repeated) +
-                             " pass after a time-out: packets are lost, whatever the link",
-                         {on(from->host, "rvget doctor --watch 10")});
+                seen.add(
+                    outcome::warn,
+                    words + text(p->failed()) + " fail and " + text(p->repeated) +
+                        " come late or with another error: packets are lost, whatever the link",
+                    {on(from->host, "rvget doctor --watch 10")});
             } else if (!p->some_fail()) {
                 seen.add(outcome::pass, words + "none passes, so no single link is to blame");
             } else {

@@ -102,7 +102,9 @@ struct paths_seen {
     std::uint32_t tried = 0;
     std::uint32_t small_failed = 0;  ///< READ of one byte
     std::uint32_t large_failed = 0;  ///< READ of a full packet, where one byte came
-    std::uint32_t repeated = 0;      ///< READs that came after a time-out only
+    /// READs that no link explains: they came after a time-out, or failed not for want of an
+    /// answer.
+    std::uint32_t repeated = 0;
 
     [[nodiscard]] std::uint32_t failed() const { return small_failed + large_failed; }
     /// Some links pass everything and some nothing; what passes now and then is loss.

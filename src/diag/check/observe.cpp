@@ -512,7 +512,9 @@ private:
             ++seen.tried;
             const auto comes = [&](std::uint32_t bytes) {
                 const auto r = bare_read(reader, made.b, made.seed, bytes, 1).first;
-                if (r.ok() && r.median_us >= timeout_us(timeout_exponent)) ++seen.repeated;
+                const bool silent =
+                    r.status == to_string(fabric::completion_status::retry_exceeded);
+                if (r.ok() ? r.median_us >= timeout_us(timeout_exponent) : !silent) ++seen.repeated;
                 return r.ok();
             };
             if (!comes(1)) {

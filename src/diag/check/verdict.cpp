@@ -269,7 +269,9 @@ private:
         const auto* by_a = failed(o_.a_reads);
         const auto* by_b = failed(o_.b_reads);
         const auto* soak = o_.soak_reads > 0 && !o_.soak.ok() ? &o_.soak : nullptr;
-        const bool none = by_a == nullptr && by_b == nullptr && soak == nullptr;
+        // READs came, and only because they were repeated: rxe counts what its own kernel refused.
+        const bool refused = o_.soak_reads > 0 && grown(o_.soak.responder, "send_err") > 0;
+        const bool none = by_a == nullptr && by_b == nullptr && soak == nullptr && !refused;
         if (none && !some_links_short()) return std::nullopt;
         for (const auto& [was, is] : {std::pair(&a_, &o_.a_later), {&b_, &o_.b_later}}) {
             if (was->gid != is->gid) {
@@ -287,12 +289,11 @@ private:
                                {set_mtu(*was, was->netdev_mtu_bytes), again()}};
             }
         }
-        if (some_links_short()) return short_links();
+        if (some_links_short() && !refused) return short_links();
         if (by_a != nullptr) return too_large(*by_a, a_, b_, o_.reverse, "mtu.path.reverse");
         if (by_b != nullptr) return too_large(*by_b, b_, a_, o_.forward, "mtu.path.forward");
-        if (soak->status.starts_with("success")) return false_success(b_);
-        if (grown(soak->responder, "send_err") > 0)
-            return cannot_send(b_, needed(path_mtu(o_), is_ipv4(a_.gid)));
+        if (soak != nullptr && soak->status.starts_with("success")) return false_success(b_);
+        if (refused) return cannot_send(b_, needed(path_mtu(o_), is_ipv4(a_.gid)));
         return verdict{
             "path.lossy",
             outcome::fail,

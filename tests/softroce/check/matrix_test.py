@@ -150,8 +150,8 @@ CASES = {
              options="--reads 500", then=""),
     # With one READ at a time it costs retries; with eight, rxe gives wrong bytes for right ones.
     "responder_behind_a_shaper":
-        Case(None, 2, b=(f"tc qdisc add dev {DEV} root tbf rate 200mbit burst 12k limit 24k",), options="--reads 60",
-             also=("path.loss",)),
+        Case("net.egress", 2, b=(f"tc qdisc add dev {DEV} root tbf rate 200mbit burst 12k limit 24k",), options="--reads 60",
+             also=("path.loss",), then=""),
     "netdev_one_byte_short_of_the_path_mtu_and_hard_coded_path_mtu":
         Case("mtu.pinned_high", 2, b=(MTU + "4143",), options="--mtu 4096"),
     "netdev_one_byte_short_of_path_mtu_1024_and_hard_coded_path_mtu":
