@@ -227,6 +227,26 @@ BOOST_AUTO_TEST_CASE(work_queue_phantoms_are_reported_with_the_release_and_not_b
     BOOST_TEST(queue.in_use() == 0u);
 }
 
+BOOST_AUTO_TEST_CASE(work_queue_completion_is_due_of_what_is_signalled_and_was_posted) {
+    work_queue queue(8, 1, false);
+    BOOST_TEST(!queue.completion_due());
+    queue.add({.id = 1, .signalled = false});
+    BOOST_TEST(!queue.completion_due());
+    const auto second = queue.add({.id = 2});
+    const auto third = queue.add({.id = 3});
+    queue.add({.id = 4, .signalled = false});
+    BOOST_TEST(queue.completion_due());
+    queue.complete(second, unexpected);
+    BOOST_TEST(queue.completion_due());  // the third's, behind which an unsignalled one waits
+    queue.complete(third, unexpected);
+    BOOST_TEST(!queue.completion_due());
+    queue.add({.id = 5});
+    queue.haunt(1);
+    BOOST_TEST(!queue.completion_due());  // a phantom was not posted: the release reports it
+    queue.add({.purpose = work_queue::purpose::release});
+    BOOST_TEST(queue.completion_due());
+}
+
 BOOST_AUTO_TEST_CASE(work_queue_taken_back_requests_leave_no_trace) {
     work_queue queue(4, 1, false);
     const auto kept = queue.add({.id = 1});
@@ -234,6 +254,7 @@ BOOST_AUTO_TEST_CASE(work_queue_taken_back_requests_leave_no_trace) {
     queue.add({.id = 3});
     queue.take_back(2);
     BOOST_TEST(queue.in_use() == 1u);
+    BOOST_TEST(queue.completion_due());
     const auto next = queue.add({.id = 4});
     BOOST_TEST(next == kept + 1);
     BOOST_TEST(queue.complete(next, unexpected)->id == 4u);

@@ -219,12 +219,14 @@ void completion_queue::settle(posted_work& work, bool flushed, sink& out) {
     work.held.reset();
 }
 
-/// Sees to it that every held success has a request behind it. Whether any was posted.
+/// Sees to it that every held success has a completion behind it. Whether any request was posted
+/// for that.
 bool completion_queue::confirm_suspects(sink& out) {
     bool posted = false;
     for (const auto number : suspects_) {
         auto* work = find(number);
-        if (work == nullptr || work->closed || !work->held || work->confirming) continue;
+        if (work == nullptr || work->closed || !work->held || work->sends.completion_due())
+            continue;
         const auto id = work->sends.add({.id = 0, .purpose = work_queue::purpose::confirmation});
         if (post_first_byte(work->queue_pair, id, work->held_byte) == 0) {
             work->confirming = posted = true;

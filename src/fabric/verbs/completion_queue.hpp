@@ -41,15 +41,16 @@ int post_empty_read(ibv_qp* queue_pair, std::uint64_t work_request_id) noexcept;
 /// one task completes the requests of a queue pair, in order, and flushes everything after a false
 /// success. Hence a successful READ is held until a later request of the same queue pair has
 /// completed: flushed means that the queue pair went to error in between, and the success becomes
-/// `false_success`; anything else, that the READ was over with the queue pair in order. Where
-/// nothing else is posted behind it, its first byte is READ once more (its destination is not the
-/// caller's yet, its key is still granted). This is one round trip instead of one
-/// system call, about the same time there, and must not be saved by posting the two together: it
-/// also proves that a repetition of the READ (its acknowledgement timer may run out on a host that
-/// is slow for a moment) has reached the responder. Without, the lease ends first, the repetition
-/// meets a key that is gone, and both queue pairs go to error. A true success just before the queue
-/// pair is taken to error for another reason is reported as false too: nobody can tell the two
-/// apart.
+/// `false_success`; anything else, that the READ was over with the queue pair in order. Where no
+/// completion is due of what is posted behind it, its first byte is READ once more. Only there: a
+/// request of the caller's that completes first would end the READ, its caller would take the
+/// memory back and end the lease, and the first byte would then be written into memory of somebody
+/// else, or ask for a key that is gone. This is one round trip instead of one system call, about
+/// the same time there, and must not be saved by posting the two together: it also proves that a
+/// repetition of the READ (its acknowledgement timer may run out on a host that is slow for a
+/// moment) has reached the responder. Without, the lease ends first, the repetition meets a key
+/// that is gone, and both queue pairs go to error. A true success just before the queue pair is
+/// taken to error for another reason is reported as false too: nobody can tell the two apart.
 class completion_queue final : public fabric::completion_queue {
 public:
     static result<std::shared_ptr<fabric::completion_queue>> make(

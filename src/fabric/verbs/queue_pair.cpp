@@ -271,7 +271,7 @@ result<void> queue_pair::post_reads(std::span<const read_request> requests) {
                      .length = r.bytes,
                      .lkey = r.local_key};
         auto& wr = chain[i] = {};
-        work_queue::entry entry{.id = r.id, .kind = operation::read};
+        work_queue::entry entry{.id = r.id, .kind = operation::read, .signalled = r.signalled};
         if (r.bytes > 0) {
             entry.first_byte = {.local = pieces[i].addr,
                                 .remote = r.remote_address,
@@ -302,7 +302,8 @@ result<void> queue_pair::post_send(const send_request& request) {
                   .length = static_cast<std::uint32_t>(request.bytes.size()),
                   .lkey = request.local_key};
     ibv_send_wr wr{};
-    wr.wr_id = work_->sends.add({.id = request.id, .kind = operation::send});
+    wr.wr_id = work_->sends.add(
+        {.id = request.id, .kind = operation::send, .signalled = request.signalled});
     wr.sg_list = &piece;
     wr.num_sge = request.bytes.empty() ? 0 : 1;
     wr.opcode = IBV_WR_SEND;
@@ -355,7 +356,7 @@ result<void> queue_pair::post_bind(std::uint64_t id, memory_window& window,
     }
     if (auto ready = sendable(1); !ready) return ready;
     ibv_send_wr wr{};
-    wr.wr_id = work_->sends.add({.id = id, .kind = operation::bind});
+    wr.wr_id = work_->sends.add({.id = id, .kind = operation::bind, .signalled = signalled});
     wr.opcode = IBV_WR_BIND_MW;
     wr.send_flags = signalled ? IBV_SEND_SIGNALED : 0;
     wr.bind_mw.mw = target->handle();
@@ -378,7 +379,7 @@ result<void> queue_pair::post_invalidate(std::uint64_t id, memory_window& window
     }
     if (auto ready = sendable(1); !ready) return ready;
     ibv_send_wr wr{};
-    wr.wr_id = work_->sends.add({.id = id, .kind = operation::invalidate});
+    wr.wr_id = work_->sends.add({.id = id, .kind = operation::invalidate, .signalled = signalled});
     wr.opcode = IBV_WR_LOCAL_INV;
     wr.send_flags = signalled ? IBV_SEND_SIGNALED : 0;
     wr.invalidate_rkey = target->handle()->rkey;

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "fabric/fabric.hpp"
@@ -32,6 +33,7 @@ public:
         operation kind = operation::other;
         work_queue::purpose purpose = purpose::caller;
         work_queue::first_byte first_byte = {};  ///< of a READ of any bytes, else all zero
+        bool signalled = true;                   ///< completes by itself where all is well
     };
 
     /// `epoch` tells the requests of this queue pair from those of an earlier one with the same
@@ -43,6 +45,15 @@ public:
 
     [[nodiscard]] std::uint32_t in_use() const noexcept { return next_ - first_; }
     [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
+    /// Whether a completion is still to come of what was posted. What is unsignalled may be done
+    /// and says nothing; it ends with the next that does.
+    [[nodiscard]] bool completion_due() const noexcept {
+        for (auto n = next_; n != first_; --n) {
+            const auto& e = at(n - 1);
+            if (e.signalled && e.purpose != purpose::phantom) return true;
+        }
+        return false;
+    }
 
     /// Notes a request that is about to be posted and returns its work-request id.
     std::uint64_t add(const entry& e) noexcept {
@@ -74,8 +85,11 @@ public:
     }
 
 private:
-    entry& at(std::uint32_t sequence) noexcept {
+    [[nodiscard]] const entry& at(std::uint32_t sequence) const noexcept {
         return entries_[sequence & (entries_.size() - 1)];
+    }
+    entry& at(std::uint32_t sequence) noexcept {
+        return const_cast<entry&>(std::as_const(*this).at(sequence));
     }
 
     std::vector<entry> entries_;  ///< a power of two, so that sequence numbers may wrap
