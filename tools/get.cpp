@@ -17,6 +17,7 @@
 #include "option_names.hpp"
 #include "quantity.hpp"
 #include "route_pins.hpp"
+#include "wireup.hpp"
 
 namespace rvget::tools {
 namespace {
@@ -55,6 +56,7 @@ command_line describe() {
     line.add("checksum", nullptr,
              "compare the CRC-32C of each segment with the owner's, before it is written");
     add_route_pins(line);
+    add_wireup(line);
     line.add("sync", nullptr, "flush FILE to its disk before it gets its name");
     line.add("quiet,q", nullptr, "no progress bar, no result line");
     add_authentication(line);
@@ -86,7 +88,9 @@ result<get_settings> read(const command_line& line) {
     const auto deadline = line.milliseconds("deadline");
     const auto segment = line.bytes("segment");
     const auto pins = read_route_pins(line);
+    const auto wireup = read_wireup(line);
     if (!pins) return pins.error();
+    if (!wireup) return wireup.error();
     if (!policy) return policy.error();
     if (!deadline) return deadline.error();
     if (!segment) return segment.error();
@@ -95,6 +99,7 @@ result<get_settings> read(const command_line& line) {
     s.what.segment_bytes = segment->value_or(default_segment_bytes);
     s.what.segments_in_flight = s.what.segment_bytes == 0 ? 1 : segments_in_flight;
     s.pins = *pins;
+    s.node.wireup = wireup->value_or(s.node.wireup);
     s.what.checksum = line.has("checksum");
     s.json = line.json();
     s.quiet = line.has("quiet");

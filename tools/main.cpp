@@ -47,8 +47,9 @@ std::string help() {
     }
     return text.append(
         "\n'rvget COMMAND --help' tells about one; 'rvget --version' which rvget this is.\n"
-        "RVGET_RDMA_DISABLE=1 in the environment switches RDMA off; RVGET_MLX5 is auto, off,\n"
-        "verbs_qp or devx: who writes the rings of a ConnectX.");
+        "RVGET_RDMA_DISABLE=1 in the environment switches RDMA off; RVGET_WIREUP is auto,\n"
+        "exchange or cm: how queue pairs are wired up; RVGET_MLX5 is auto, off, verbs_qp or devx:\n"
+        "who writes the rings of a ConnectX.");
 }
 
 /// Levenshtein's: single characters to insert, delete or replace.

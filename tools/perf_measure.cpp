@@ -34,6 +34,7 @@ result<perf_measure> perf_measure::begin(const perf_settings& settings, perf_ses
 result<node> perf_measure::start_consumer(const perf_settings& s) {
     auto o = node_options::from_environment();
     s.pins.apply(o);
+    o.wireup = s.wireup.value_or(o.wireup);
     o.rdma_min_bytes = s.wish.rdma_min_bytes;
     // Where no more is lent than what is in flight, and what a caller still holds.
     const auto largest = *std::ranges::max_element(s.sizes);

@@ -13,6 +13,7 @@
 #include "output_file.hpp"
 #include "quantity.hpp"
 #include "route_pins.hpp"
+#include "wireup.hpp"
 
 namespace rvget::tools {
 namespace {
@@ -129,8 +130,11 @@ result<void> read_path(const command_line& line, perf_settings& s) {
     }
     s.budget_bytes = budget->value_or(node_options{}.registered_budget_bytes);
     const auto pins = read_route_pins(line);
+    const auto wireup = read_wireup(line);
     if (!pins) return pins.error();
+    if (!wireup) return wireup.error();
     s.pins = *pins;
+    s.wireup = *wireup;
     s.pinned = !line.has("plain");
     const auto into = line.text("into").value_or("registered");
     if (into != "registered" && into != "plain") return wrong("into", into, "registered or plain");
@@ -216,6 +220,7 @@ void add_perf_options(command_line& line) {
              "compare every byte of all transfers (default), or of one a point: once");
     line.add("deadline", "MS", "give a transfer up after this long (default 30000)");
     add_route_pins(line);
+    add_wireup(line);
     line.add("budget", "BYTES", "an owner stages no more than this (default 1G)");
     line.add("csv", nullptr, "points as CSV, at the end, instead of the table");
     line.add("svg", "FILE", "also draw bandwidth and latency against size");

@@ -30,6 +30,7 @@ struct perf_settings {
     endpoint_address own_at;                ///< where that one listens
     std::uint64_t budget_bytes = 0;         ///< of what that one stages
     route_pins pins;
+    std::optional<wireup_choice> wireup;  ///< none: as the environment says
 
     std::vector<perf_operation> operations;
     std::vector<std::uint64_t> sizes;

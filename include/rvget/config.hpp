@@ -47,6 +47,15 @@ enum class mlx5_choice : std::uint8_t {
     devx,       ///< this library, on queue pairs of its own making; not built yet: as verbs_qp
 };
 
+/// How a consumer wires a queue pair up with its owner's.
+enum class wireup_choice : std::uint8_t {
+    automatic,  ///< by exchange, and by RDMA-CM where that fails
+    exchange,   ///< both ends tell each other over the control connection: one round trip, which
+                ///< the first get's own is
+    cm,  ///< by RDMA-CM, the connection manager of the kernel: some round trips more, which a
+         ///< first get does not wait for beyond `wireup_wait`
+};
+
 /// When a consumer makes the two ends of the queue pair over which it READs from an owner.
 enum class wireup_eagerness : std::uint8_t {
     lazy,      ///< at the first get that can use it
@@ -74,6 +83,9 @@ struct node_options {
     /// devx. What came of it is in node::rdma().
     mlx5_choice mlx5 = mlx5_choice::automatic;
 
+    /// As consumer; an owner takes both. `from_environment()` also sets it where RVGET_WIREUP is
+    /// auto, exchange or cm.
+    wireup_choice wireup = wireup_choice::automatic;
     /// As consumer. node::async_warm() brings up both ends of one connection, whatever this says.
     wireup_eagerness eagerness = wireup_eagerness::prepared;
     /// Queue pairs made ahead of need, in the background, of each kind that the node uses: an

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <rvget/config.hpp>
 
@@ -15,12 +17,22 @@ using namespace std::chrono_literals;
 
 namespace {
 
-std::optional<mlx5_choice> mlx5_choice_of(std::string_view value) {
-    using enum mlx5_choice;
-    for (const auto& [name, choice] : {std::pair{"auto", automatic}, std::pair{"off", off},
-                                       std::pair{"verbs_qp", verbs_qp}, std::pair{"devx", devx}})
-        if (value == name) return choice;
-    return std::nullopt;
+/// Sets `to` to what the variable names, or says that it names nothing.
+template <class Choice>
+void take_choice(const char* variable, Choice& to,
+                 std::initializer_list<std::pair<std::string_view, Choice>> choices) {
+    const char* value = std::getenv(variable);
+    if (value == nullptr) return;
+    std::string names;
+    for (const auto& [name, choice] : choices) {
+        if (value == name) {
+            to = choice;
+            return;
+        }
+        names += (names.empty() ? "" : ", ") + std::string(name);
+    }
+    log(log_level::warning, std::string(variable) + "=" + quoted(value) +
+                                " action=ignored cause=\"it is none of " + names + "\"");
 }
 
 }  // namespace
@@ -37,14 +49,15 @@ node_options node_options::from_environment() {
                                         " action=ignored cause=\"it is none of 1, true, yes, on, "
                                         "0, false, no, off\"");
     }
-    if (const char* value = std::getenv("RVGET_MLX5")) {
-        if (const auto choice = mlx5_choice_of(value))
-            o.mlx5 = *choice;
-        else
-            log(log_level::warning,
-                "RVGET_MLX5=" + quoted(value) +
-                    " action=ignored cause=\"it is none of auto, off, verbs_qp, devx\"");
-    }
+    take_choice("RVGET_MLX5", o.mlx5,
+                {{"auto", mlx5_choice::automatic},
+                 {"off", mlx5_choice::off},
+                 {"verbs_qp", mlx5_choice::verbs_qp},
+                 {"devx", mlx5_choice::devx}});
+    take_choice("RVGET_WIREUP", o.wireup,
+                {{"auto", wireup_choice::automatic},
+                 {"exchange", wireup_choice::exchange},
+                 {"cm", wireup_choice::cm}});
     return o;
 }
 
@@ -58,6 +71,7 @@ result<void> node_options::validate() const {
     for (const auto& [name, valid] :
          {std::pair{"policy", within(policy, path_policy::never)},
           std::pair{"mlx5", within(mlx5, mlx5_choice::devx)},
+          std::pair{"wireup", within(wireup, wireup_choice::cm)},
           std::pair{"eagerness", within(eagerness, wireup_eagerness::eager)},
           std::pair{"lease_keys", within(lease_keys, lease_key_choice::fence)}})
         if (!valid) return wrong(std::string(name) + " is none of its enumerators");

@@ -22,7 +22,10 @@ failure closed_failure() { return {connection_errc::lost, "the control connectio
 }  // namespace
 
 consumer_connection::consumer_connection(services& s, endpoint_address to, event on_closed)
-    : s_(s), to_(std::move(to)), on_closed_(std::move(on_closed)) {}
+    : s_(s),
+      to_(std::move(to)),
+      on_closed_(std::move(on_closed)),
+      by_cm_(s.options.wireup == wireup_choice::cm || s.rdma.needs_cm()) {}
 
 consumer_connection::~consumer_connection() = default;
 
@@ -65,7 +68,8 @@ void consumer_connection::greeted(const wire::hello& m) {
     version_ = *version;
     state_ = state::up;
     s_.env.cancel(std::exchange(timer_, 0));
-    if (s_.rdma.usable() && version_ >= wire::protocol_version_rdma &&
+    const bool wires = s_.options.wireup != wireup_choice::exchange || !s_.rdma.needs_cm();
+    if (s_.rdma.usable() && wires && version_ >= wire::protocol_version_rdma &&
         s_.options.policy != path_policy::never) {
         // The queue pair is made while the first get is still on its way here.
         if (s_.options.eagerness == wireup_eagerness::prepared) start_lane();
@@ -109,7 +113,14 @@ void consumer_connection::on_closed(const failure& why) {
     s_.env.cancel(std::exchange(timer_, 0));
     s_.env.cancel(std::exchange(silence_timer_, 0));
     s_.env.cancel(std::exchange(ended_timer_, 0));
-    if (lane_) std::exchange(lane_, nullptr)->retire();
+    s_.env.cancel(std::exchange(cm_timer_, 0));
+    if (const auto lane = std::exchange(lane_, nullptr)) {
+        // A device of iWARP may report nothing of READs that a dead peer leaves open.
+        if (s_.rdma.needs_cm() && !closing_)
+            lane->fail(reason::get_failed, f);
+        else
+            lane->retire();
+    }
     for (auto& waiter : std::exchange(lane_waiters_, {})) waiter();
     for (auto& [id, p] : std::exchange(pending_, {})) p.done(f, nullptr, {});
     tell_warmed(f, {});
@@ -256,8 +267,13 @@ void consumer_connection::send_ended_leases() {
     ended_leases_.clear();
 }
 
-consumer_connection::lane_answer consumer_connection::lane_for_get(unique_function<void()> ready) {
+consumer_connection::lane_answer consumer_connection::lane_for_get(bool patient,
+                                                                   unique_function<void()> ready) {
     if (!s_.rdma.usable()) return {.why = s_.rdma.why_not(), .detail = s_.rdma.why_not_detail()};
+    if (s_.options.wireup == wireup_choice::exchange && s_.rdma.needs_cm())
+        return {.why = reason::no_route,
+                .detail = "device " + s_.rdma.device()->facts().name +
+                          " is iWARP, which only RDMA-CM wires up, and wireup is exchange"};
     // A lane that began now would have nobody to end it.
     if (state_ != state::up || closing_)
         return {.why = reason::no_lane, .detail = "the control connection is closed"};
@@ -272,6 +288,18 @@ consumer_connection::lane_answer consumer_connection::lane_for_get(unique_functi
         if (!lane_) return {.why = lane_why_, .detail = lane_detail_};
     }
     if (lane_->offerable()) return {.lane = lane_};
+    if (lane_->by_cm() && lane_->current() == read_lane::state::offered) ask_for_owner_end();
+    if (lane_->by_cm() && lane_->current() != read_lane::state::making && !patient) {
+        const auto until = cm_begun_ + s_.options.wireup_wait;
+        if (s_.env.now() >= until)
+            return {.why = reason::no_lane,
+                    .detail = "RDMA-CM is still connecting to the owner; the next get may find it"};
+        if (cm_timer_ == 0)
+            cm_timer_ = s_.env.at(until, [self = shared_from_this()] {
+                self->cm_timer_ = 0;
+                self->lane_settled();
+            });
+    }
     lane_waiters_.push_back(std::move(ready));
     return {.wait = true};
 }
@@ -279,7 +307,7 @@ consumer_connection::lane_answer consumer_connection::lane_for_get(unique_functi
 void consumer_connection::start_lane() {
     auto self = shared_from_this();
     lane_ = std::make_shared<read_lane>(
-        s_, planted(bug::generation_reused) ? next_generation_ : next_generation_++,
+        s_, planted(bug::generation_reused) ? next_generation_ : next_generation_++, by_cm_,
         [self](reason why, const failure& f) { self->lane_failed(why, f); });
     // make() may fail at once and so drop lane_.
     const auto lane = lane_;
@@ -293,6 +321,9 @@ void consumer_connection::lane_settled() {
 void consumer_connection::lane_failed(reason why, const failure& f) {
     if (!lane_) return;  // retired
     const auto generation = lane_->generation();
+    // The other way may do: an address that resolves for the one may not for the other.
+    if (s_.options.wireup == wireup_choice::automatic && !lane_->was_up() && !s_.rdma.needs_cm())
+        by_cm_ = !by_cm_;
     lane_.reset();
     lane_why_ = why == reason::lease_lost ? reason::no_lane : why;
     lane_detail_ = f.message();
@@ -311,7 +342,7 @@ void consumer_connection::warm(warmed done) {
     if (state_ != state::up || closing_) return done(closed_failure(), {});
     if (s_.options.policy == path_policy::never)
         return done({}, {reason::policy, "this node's policy is never"});
-    const auto answer = lane_for_get([self = shared_from_this(), done] { self->warm(done); });
+    const auto answer = lane_for_get(true, [self = shared_from_this(), done] { self->warm(done); });
     if (answer.wait) return;
     if (!answer.lane) return done({}, {answer.why, answer.detail});
     if (answer.lane->current() == read_lane::state::up) return done({}, {});
@@ -323,6 +354,7 @@ void consumer_connection::warm(warmed done) {
 void consumer_connection::ask_for_owner_end() {
     const auto generation = lane_->generation();
     if (std::exchange(asked_generation_, generation) == generation) return;
+    cm_begun_ = s_.env.now();
     request(wire::ping{lane_->offer()},
             [self = shared_from_this(), generation](const failure& f, wire::body* body,
                                                     std::span<const std::byte>) {
@@ -333,6 +365,7 @@ void consumer_connection::ask_for_owner_end() {
 
 void consumer_connection::owner_end_told(std::uint32_t generation, const wire::pong* m) {
     if (!lane_ || lane_->generation() != generation) return;  // it failed, and that was told
+    if (lane_->by_cm()) return owner_awaits(m);
     asked_generation_ = 0;
     if (m != nullptr) learn_owner_end(m->lane_generation, m->lane_facts);
     if (!lane_ || lane_->owner_known()) return;
@@ -342,6 +375,21 @@ void consumer_connection::owner_end_told(std::uint32_t generation, const wire::p
             {},
             {reason::version, "the owner makes its end of a queue pair only for a get: update it"});
     tell_warmed({}, {m->why, m->detail});
+}
+
+/// It is asked once for each lane: a nonce is good once.
+void consumer_connection::owner_awaits(const wire::pong* m) {
+    if (m != nullptr && m->why == reason::ok && m->connect_to && m->lane_facts)
+        return lane_->connect(*m->lane_facts, *m->connect_to,
+                              [self = shared_from_this()] { self->lane_settled(); });
+    if (m == nullptr || m->why == reason::ok || m->why == reason::no_common_backend)
+        return lane_->fail(
+            reason::version,
+            {connection_errc::version_mismatch,
+             "the owner does not connect by RDMA-CM: update it, or wireup=exchange"});
+    lane_->fail(m->why, {connection_errc::connect_failed,
+                         m->detail.empty() ? "the owner says " + std::string(to_string(m->why))
+                                           : m->detail});
 }
 
 void consumer_connection::tell_warmed(const failure& f, const readiness& r) {

@@ -57,7 +57,8 @@ public:
         reason why = reason::ok;
         std::string detail;
     };
-    lane_answer lane_for_get(unique_function<void()> ready);
+    /// A lane that is wired up by RDMA-CM is waited for at most `wireup_wait`, unless `patient`.
+    lane_answer lane_for_get(bool patient, unique_function<void()> ready);
     /// What came of warm(): `ok` where READs can be posted, else why they cannot, and the sentence.
     struct readiness {
         reason why = reason::ok;
@@ -100,6 +101,7 @@ private:
     void lane_failed(reason why, const failure& f);
     void ask_for_owner_end();
     void owner_end_told(std::uint32_t generation, const wire::pong* m);
+    void owner_awaits(const wire::pong* m);
     void tell_warmed(const failure& f, const readiness& r);
     void lane_taken_down(const wire::lane_down& m);
     void say_goodbye();
@@ -140,6 +142,9 @@ private:
     std::string lane_detail_;
     std::vector<unique_function<void()>> lane_waiters_;
     std::vector<warmed> warmers_;         ///< wait for the lane to be up or to fail
+    bool by_cm_;                          ///< how the next lane is wired up
+    time_point cm_begun_{};               ///< the lane's owner was asked where to connect
+    environment::timer_id cm_timer_ = 0;  ///< wakes those who do not wait any longer
     std::uint32_t asked_generation_ = 0;  ///< of the lane whose owner's end a ping has asked for
 };
 

@@ -1,6 +1,8 @@
 #include "engine/lease_key_proof.hpp"
 
+#include <array>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 
@@ -39,6 +41,40 @@ result<void> connect(const rdma_context& rdma, const fabric::port_identity& iden
     return {};
 }
 
+using connections = std::array<std::unique_ptr<fabric::connection>, 2>;
+
+/// The same by RDMA-CM, where there is no other way.
+result<connections> connect_by_cm(fabric::device& device, const std::string& address,
+                                  fabric::probe_end& reader, fabric::probe_end& owner) {
+    auto listener = device.listen(address);
+    if (!listener) return listener.error();
+    auto connecting = std::async(std::launch::async, [&] {
+        auto made = device.connect({address, address, (*listener)->port()},
+                                   {.queue_pair_number = reader.queue_pair_number(),
+                                    .initiator_depth = 1,
+                                    .responder_depth = 1,
+                                    .private_data = {}},
+                                   patience);
+        if (!made) (*listener)->stop();
+        return made;
+    });
+    auto request = (*listener)->next();
+    if (request && *request) {
+        const auto accepted = (*request)->establish({.queue_pair_number = owner.queue_pair_number(),
+                                                     .initiator_depth = 1,
+                                                     .responder_depth = 1,
+                                                     .private_data = {}},
+                                                    patience);
+        if (!accepted) request = accepted.error();
+    }
+    auto connected = connecting.get();
+    if (!connected) return connected.error();
+    if (!request) return request.error();
+    for (auto* end : {&reader, &owner})
+        if (auto r = end->connect({}, 0); !r) return r.error();
+    return connections{std::move(*connected), std::move(*request)};
+}
+
 }  // namespace
 
 result<void> prove_lease_key(rdma_context& rdma, wire::lease_mode mode) {
@@ -56,8 +92,14 @@ result<void> prove_lease_key(rdma_context& rdma, wire::lease_mode mode) {
     auto owner = fabric::probe_end::make(device, identity.port, range_bytes, rights);
     if (!owner) return owner.error();
     auto& served = **owner;
-    if (auto r = connect(rdma, identity, **reader, served); !r)
+    connections connected;
+    if (rdma.needs_cm()) {
+        auto made = connect_by_cm(device, port->address, **reader, served);
+        if (!made) return step_failed("connecting two queue pairs of its own", made.error());
+        connected = std::move(*made);
+    } else if (auto r = connect(rdma, identity, **reader, served); !r) {
         return step_failed("connecting two queue pairs of its own", r.error());
+    }
     served.fill(1);
 
     std::uint32_t key = 0;

@@ -31,6 +31,7 @@ node_core::node_core(environment& env, control_network& net, const node_options&
       serving_stock_(env, *rdma_, stats_,
                      rdma_->usable() ? queue_pair_recipe::serving(*rdma_) : queue_pair_recipe{},
                      options.spare_queue_pairs),
+      desk_(env, *rdma_),
       services_{env,
                 secret_net_ ? *secret_net_ : net,
                 options,
@@ -38,7 +39,8 @@ node_core::node_core(environment& env, control_network& net, const node_options&
                 *rdma_,
                 stats_,
                 reading_stock_,
-                serving_stock_},
+                serving_stock_,
+                desk_},
       owner_(services_),
       consumer_(services_) {
     if (rdma_->usable()) env.watch(rdma_);
@@ -159,6 +161,7 @@ void node_core::shutdown(time_point deadline, unique_function<void(bool)> done) 
     consumer_.stop();
     reading_stock_.close();
     serving_stock_.close();
+    desk_.close();
 
     // Half of the time for consumers to end their leases, the other half to prove the rest quiet.
     const auto half = env.now() + (deadline - env.now()) / 2;

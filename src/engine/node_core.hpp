@@ -70,6 +70,7 @@ private:
     std::unique_ptr<control_network> secret_net_;  ///< null where no secret is set
     queue_pair_stock reading_stock_;
     queue_pair_stock serving_stock_;
+    connection_desk desk_;
     services services_;
     engine::owner owner_;
     engine::consumer consumer_;

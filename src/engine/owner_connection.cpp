@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 
 /// Lanes of one consumer that exist at once: the one in use and those whose destruction runs.
 constexpr std::size_t max_lanes = 4;
+constexpr std::uint16_t known_backends = wire::backend_exchange | wire::backend_cm;
 /// Acquires of one consumer that wait for its lane at once; more of them are answered as they come.
 constexpr std::size_t max_waiting = 1024;
 /// Checksums that one consumer has the owner compute at once; more of them are told to come again.
@@ -141,20 +142,21 @@ std::shared_ptr<serve_lane> owner_connection::lane_for(const wire::lane_offer& o
     // hold a worker thread for a second.
     const bool one_is_made =
         std::ranges::any_of(lanes_, [](const auto& l) { return l.second->is_being_made(); });
-    if (!rdma_known_ || !offer.facts || offer.generation <= newest_generation_ || closing_ ||
-        one_is_made || !s_.rdma.usable() || owner_.draining() || owner_.is_fenced(consumer_) ||
-        lanes_.size() >= max_lanes)
+    if (!rdma_known_ || !offer.facts || (offer.backends & known_backends) == 0 ||
+        offer.generation <= newest_generation_ || closing_ || one_is_made || !s_.rdma.usable() ||
+        owner_.draining() || owner_.is_fenced(consumer_) || lanes_.size() >= max_lanes)
         return nullptr;
     const auto gid = route::gid{offer.facts->gid}.to_string();
     if (owner_.unreachable_now(gid)) return nullptr;
     newest_generation_ = offer.generation;
     auto lane = std::make_shared<serve_lane>(s_, offer.generation);
     lanes_.emplace(offer.generation, lane);
-    lane->wire(link_->own_address(), *offer.facts,
+    lane->wire(link_->own_address(), *offer.facts, (offer.backends & wire::backend_exchange) == 0,
                [weak = weak_from_this(), generation = offer.generation] {
                    if (const auto self = weak.lock())
                        self->give_up(generation, reason::get_failed, [] {});
                });
+    lane->when_answerable([self = shared_from_this()] { self->answer_pings(); });
     lane->when_settled([this, self = shared_from_this(), gid, weak = std::weak_ptr(lane)] {
         if (const auto settled = weak.lock()) lane_settled(*settled, gid);
     });
@@ -165,14 +167,13 @@ void owner_connection::lane_settled(const serve_lane& lane, const std::string& g
     const auto& error = lane.error();
     if (error.code == device_errc::transition_failed)
         owner_.note_unreachable(gid);
-    else if (!error.code)
+    else if (lane.status() == lane_status::ready)
         owner_.note_reachable(gid);
     auto waiting = std::exchange(waiting_, {});
     for (auto& [key, w] : waiting) {
         s_.env.cancel(w.timer);
         answer(w.request, w.acquire, w.lane, false);
     }
-    for (const auto& p : std::exchange(pings_, {})) answer_ping(p.request, p.offer, p.lane.get());
     // After the answers, which carry the cause: the consumer begins anew with another generation.
     if (error.code && open_) send(0, wire::lane_down{lane.generation(), reason::no_lane});
 }
@@ -299,7 +300,7 @@ decision_facts owner_connection::facts_of(const std::optional<wire::lane_offer>&
     decision_facts f;
     f.offered = offer.has_value();
     f.version_has_rdma = rdma_known_;
-    f.common_backend = offer && (offer->backends & 1U) != 0;
+    f.common_backend = offer && (offer->backends & known_backends) != 0;
     f.lane = lane != nullptr ? lane->status() : lane_status::absent;
     f.fenced = owner_.is_fenced(consumer_);
     f.kill_switch = s_.options.rdma_disabled;
@@ -548,9 +549,14 @@ void owner_connection::handle(std::uint64_t id, wire::ping& m) {
     if (!m.offer) return send(id, wire::pong{});
     auto lane = lane_for(*m.offer);
     // No limit of its own: the kernel bounds the wiring to about a second, and who asks has one.
-    if (lane && lane->status() == lane_status::making && pings_.size() < max_pings)
+    if (lane && lane->status() == lane_status::making && !lane->connect_to() &&
+        pings_.size() < max_pings)
         return pings_.push_back({id, *m.offer, std::move(lane)});
     answer_ping(id, *m.offer, lane.get());
+}
+
+void owner_connection::answer_pings() {
+    for (const auto& p : std::exchange(pings_, {})) answer_ping(p.request, p.offer, p.lane.get());
 }
 
 void owner_connection::answer_ping(std::uint64_t id, const wire::lane_offer& offer,
@@ -561,11 +567,14 @@ void owner_connection::answer_ping(std::uint64_t id, const wire::lane_offer& off
     f.forced = f.pinned = true;
     f.range_bytes = 1;
     wire::pong reply;
+    const bool connects = lane != nullptr && lane->connect_to();
+    if (connects) f.lane = lane_status::ready;  // as far as this end can tell
     reply.why = decide(f).why;
     reply.detail = detail_of(reply.why, lane);
     if (reply.why == reason::ok) {
         reply.lane_generation = lane->generation();
         if (offer.facts) reply.lane_facts = lane->facts();
+        if (connects) reply.connect_to = lane->connect_to();
     }
     send(id, std::move(reply));
 }

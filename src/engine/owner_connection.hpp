@@ -71,6 +71,7 @@ private:
     }
 
     std::shared_ptr<serve_lane> lane_for(const wire::lane_offer& offer);
+    void answer_pings();
     void answer_ping(std::uint64_t id, const wire::lane_offer& offer, const serve_lane* lane);
     /// What a decision needs to know of the offer, the lane and this node.
     [[nodiscard]] decision_facts facts_of(const std::optional<wire::lane_offer>& offer,

@@ -18,8 +18,9 @@ queue_pair_recipe queue_pair_recipe::reading(const rdma_context& rdma,
     // behind a READ on devices whose success needs one, a marker).
     r.options = {.send_requests = options.read_depth + 1U, .binds = false};
     r.entries = r.options.send_requests + 2;
-    // Nobody reads from or writes to the consumer: no remote right at all.
-    r.rights = fabric::access::none;
+    // Nobody reads from or writes to the consumer: no remote right at all, but for the responses of
+    // iWARP, which are remote writes.
+    r.rights = rdma.needs_cm() ? fabric::access::remote_write : fabric::access::none;
     return r;
 }
 

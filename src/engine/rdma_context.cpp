@@ -5,6 +5,7 @@
 
 #include "base/log.hpp"
 #include "engine/lease_key_proof.hpp"
+#include "fabric/inventory/netdev_address.hpp"
 #include "route/retry.hpp"
 
 namespace rvget::engine {
@@ -96,6 +97,7 @@ result<void> rdma_context::open_device(fabric::provider& provider,
     if (!opened) return opened.error();
     device_ = std::move(opened.value());
     const auto& facts = device_->facts();
+    needs_cm_ = !facts.ports.empty() && facts.ports.front().link_layer == route::link_layer::iwarp;
     const auto depth = [&](std::uint32_t most) {
         return static_cast<std::uint8_t>(std::min<std::uint32_t>(most, options_.read_depth));
     };
@@ -156,8 +158,14 @@ result<registration> rdma_context::register_dmabuf(int descriptor, std::uint64_t
 
 fabric::access rdma_context::local_rights() const noexcept {
     using fabric::access;
-    return lease_keys_ == wire::lease_mode::window ? access::local_write | access::window_bind
-                                                   : access::local_write;
+    auto rights = access::local_write;
+    if (lease_keys_ == wire::lease_mode::window) rights = rights | access::window_bind;
+    if (needs_cm_) rights = rights | access::remote_write;
+    return rights;
+}
+
+std::string local_port::zoned(const route::gid& peer) const {
+    return peer.to_string() + (peer.is_link_local() ? "%" + netdev : "");
 }
 
 result<route::choice> rdma_context::choose(const route::control_path& control) const {
@@ -183,8 +191,17 @@ result<local_port> rdma_context::choose_port(const std::string& own_address,
                      .active_mtu = winner->active_mtu};
     port.device = facts.name;
     port.gid = winner->entry.gid.to_string();
-    for (const auto& p : facts.ports)
-        if (p.number == winner->port) port.max_message_bytes = p.max_message_bytes;
+    port.netdev = winner->entry.netdev;
+    for (const auto& p : facts.ports) {
+        if (p.number != winner->port) continue;
+        port.max_message_bytes = p.max_message_bytes;
+        if (port.netdev.empty()) port.netdev = p.netdev;
+    }
+    // The GIDs of RoCE are addresses; other devices have those of their netdev.
+    if (winner->link_layer == route::link_layer::ethernet)
+        port.address = port.zoned(winner->entry.gid);
+    else
+        port.address = fabric::inventory::address_of(port.netdev, own_address);
     return port;
 }
 

@@ -41,6 +41,11 @@ struct local_port {
     std::uint32_t max_message_bytes = 0;
     std::string device;
     std::string gid;
+    std::string address;  ///< for RDMA-CM, a link-local one with its zone
+    std::string netdev;
+
+    /// As `address`, of a peer that is reached from this port.
+    [[nodiscard]] std::string zoned(const route::gid& peer) const;
 };
 
 /// Memory registered beside the arenas, and its share of the budget.
@@ -82,6 +87,9 @@ public:
                                                        std::span<std::byte> mapped,
                                                        fabric::access rights);
 
+    /// The device is one that only RDMA-CM wires up. Precondition: usable.
+    [[nodiscard]] bool needs_cm() const noexcept { return needs_cm_; }
+
     /// Every port and GID, with what speaks for or against it towards a peer. As choose_port().
     [[nodiscard]] result<route::choice> choose(const route::control_path& control) const;
     /// The port and GID to speak to a peer from, by the addresses of the control connection.
@@ -110,7 +118,8 @@ public:
     }
 
     /// What memory is registered with that shall be read into, and lent by leases with keys of
-    /// their own: nothing for a remote side.
+    /// their own: nothing for a remote side, except that the peer of an iWARP READ writes its
+    /// response with the right of a remote write (RFC 5040, 5.1).
     [[nodiscard]] fabric::access local_rights() const noexcept;
 
     [[nodiscard]] std::uint8_t initiator_depth() const noexcept { return initiator_depth_; }
@@ -167,6 +176,7 @@ private:
     std::shared_ptr<fabric::device> device_;
     std::atomic<bool> lost_{false};  ///< read by any thread that stages
     std::unique_ptr<pool> pool_;
+    bool needs_cm_ = false;
     wire::lease_mode lease_keys_ = wire::lease_mode::fence;
     std::string lease_keys_detail_;
     std::shared_ptr<fabric::completion_queue> reading_queue_;

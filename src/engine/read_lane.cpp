@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "engine/drain_marker.hpp"
 #include "engine/planted.hpp"
+#include "wire/connect_data.hpp"
 
 namespace rvget::engine {
 
@@ -18,16 +19,31 @@ constexpr int patience_in_windows = 4;
 /// Nor is a crowded link a dead one: 1 MB/s, the least that a lane may get of one.
 constexpr std::uint64_t slowest_bytes_per_millisecond = 1000;
 
+/// Each step of RDMA-CM: address, route, handshake. As much as an address that does not resolve
+/// costs an exchange.
+constexpr std::chrono::milliseconds connect_step_limit{1000};
+
 struct read_lane::wiring {
     std::string own_address;
     std::string peer_address;
     local_port port;
     initial_queue_pair initial;
     failure error;
+
+    // To connect.
+    fabric::queue_pair* queue_pair = nullptr;
+    fabric::receive_parameters receive;
+    fabric::send_parameters send;
+    std::optional<wire::connect_point> point;
+    std::unique_ptr<fabric::connection> connection;
+
+    // On a worker thread.
+    result<void> exchange(rdma_context& rdma);
+    result<void> connect(rdma_context& rdma);
 };
 
-read_lane::read_lane(services& s, std::uint32_t generation, failed_handler on_failed)
-    : s_(s), generation_(generation), on_failed_(std::move(on_failed)) {}
+read_lane::read_lane(services& s, std::uint32_t generation, bool by_cm, failed_handler on_failed)
+    : s_(s), generation_(generation), by_cm_(by_cm), on_failed_(std::move(on_failed)) {}
 
 read_lane::~read_lane() = default;
 
@@ -96,7 +112,21 @@ void read_lane::made(const std::shared_ptr<wiring>& w, unique_function<void()> r
 }
 
 void read_lane::connect(const wire::queue_pair_facts& owner, unique_function<void()> up) {
-    if (state_ != state::offered || owner_known_) return;
+    if (by_cm_ || !begin_connecting(owner, std::move(up))) return;
+    run_connecting(std::make_shared<wiring>());
+}
+
+void read_lane::connect(const wire::queue_pair_facts& owner, const wire::connect_point& point,
+                        unique_function<void()> up) {
+    if (!by_cm_ || !begin_connecting(owner, std::move(up))) return;
+    auto w = std::make_shared<wiring>();
+    w->point = point;
+    run_connecting(w);
+}
+
+/// Whether it is to go on.
+bool read_lane::begin_connecting(const wire::queue_pair_facts& owner, unique_function<void()> up) {
+    if (state_ != state::offered || owner_known_) return false;
     on_up_ = std::move(up);
     owner_known_ = true;
     owner_ = owner;
@@ -106,53 +136,81 @@ void read_lane::connect(const wire::queue_pair_facts& owner, unique_function<voi
         // A READ with depth 0 on either end never completes or is refused; say so before it hangs.
         fail(reason::no_route, {device_errc::transition_failed,
                                 "the owner's device answers no READs (READ depth 0)"});
-        return;
+        return false;
     }
     depth_ = std::min<std::uint32_t>(depth, s_.options.read_depth);
     state_ = state::connecting;
     begun_ = s_.env.now();
+    return true;
+}
 
-    fabric::receive_parameters rp;
-    rp.peer = owner;
-    rp.path_mtu = path_mtu_;
-    rp.min_rnr_timer = s_.rdma.retry().min_rnr_timer;
-    fabric::send_parameters sp;
-    sp.starting_psn = facts_.starting_psn;
-    sp.initiator_depth = depth;
-    sp.retry = s_.rdma.retry();
-
-    auto error = std::make_shared<failure>();
+void read_lane::run_connecting(const std::shared_ptr<wiring>& w) {
+    w->port = port_;
+    w->queue_pair = queue_pair_.get();
+    w->receive.peer = owner_;
+    w->receive.path_mtu = path_mtu_;
+    w->receive.min_rnr_timer = s_.rdma.retry().min_rnr_timer;
+    w->send.starting_psn = facts_.starting_psn;
+    w->send.initiator_depth = static_cast<std::uint8_t>(depth_);
+    w->send.retry = s_.rdma.retry();
     busy_on_worker_ = true;
     s_.env.offload(
         blocking_work::make,
-        [error, rp, sp, qp = queue_pair_.get(), &rdma = s_.rdma,
-         identity = port_.identity]() mutable {
-            // The index is where the GID stands now, not where it stood when it was offered.
-            auto index = rdma.gid_index_of(identity);
-            if (!index) {
-                *error = index.error();
-                return;
-            }
-            rp.gid_index = index.value();
-            if (auto r = qp->to_ready_to_receive(rp); !r)
-                *error = r.error();
-            else if (auto t = qp->to_ready_to_send(sp); !t)
-                *error = t.error();
+        [w, &rdma = s_.rdma] {
+            if (auto r = w->point ? w->connect(rdma) : w->exchange(rdma); !r) w->error = r.error();
         },
-        [self = shared_from_this(), error] { self->connected(*error); });
+        [self = shared_from_this(), w] { self->connected(*w); });
 }
 
-void read_lane::connected(const failure& f) {
+result<void> read_lane::wiring::exchange(rdma_context& rdma) {
+    // The index is where the GID stands now, not where it stood when it was offered.
+    auto index = rdma.gid_index_of(port.identity);
+    if (!index) return index.error();
+    receive.gid_index = *index;
+    if (auto r = queue_pair->to_ready_to_receive(receive); !r) return r;
+    return queue_pair->to_ready_to_send(send);
+}
+
+result<void> read_lane::wiring::connect(rdma_context& rdma) {
+    const auto data = wire::encode_connect_data(point->nonce);
+    const fabric::connection_terms terms{.queue_pair_number = queue_pair->number(),
+                                         .initiator_depth = send.initiator_depth,
+                                         .responder_depth = 1,
+                                         .private_data = data};
+    auto made = rdma.device()->connect({.own_address = port.address,
+                                        .peer_address = port.zoned(route::gid{point->address}),
+                                        .port = point->port},
+                                       terms, connect_step_limit);
+    if (!made) return made.error();
+    connection = std::move(*made);
+    const auto& settled = connection->receive();
+    if (settled && settled->peer.number != receive.peer.number)
+        return failure{connection_errc::connect_failed,
+                       "another queue pair answered than the owner's that was told"};
+    // RDMA-CM alone gives both ends the path MTU of who connects.
+    auto rp = settled.value_or(receive);
+    rp.path_mtu = receive.path_mtu;
+    rp.responder_depth = 0;
+    rp.min_rnr_timer = receive.min_rnr_timer;
+    send.starting_psn = connection->starting_psn();
+    if (auto r = queue_pair->to_ready_to_receive(rp); !r) return r;
+    if (auto r = queue_pair->to_ready_to_send(send); !r) return r;
+    return connection->establish(terms, connect_step_limit);
+}
+
+void read_lane::connected(wiring& w) {
     busy_on_worker_ = false;
+    connection_ = std::move(w.connection);
     if (state_ == state::draining) {
         start_draining();
         return;
     }
-    if (f.code) {
-        fail(reason::no_route, f);
+    if (w.error.code) {
+        fail(reason::no_route, w.error);
         return;
     }
     state_ = state::up;
+    was_up_ = true;
     s_.stats.wireups.record(spent_making_ + (s_.env.now() - begun_));
     pump();
     if (auto up = std::exchange(on_up_, nullptr)) up();
@@ -309,7 +367,8 @@ read_job::outcome read_lane::outcome_of(const std::shared_ptr<read_job>& job) co
 }
 
 wire::lane_offer read_lane::offer() const {
-    wire::lane_offer o{.generation = generation_};
+    wire::lane_offer o{.generation = generation_,
+                       .backends = by_cm_ ? wire::backend_cm : wire::backend_exchange};
     if (!owner_known_) o.facts = facts_;
     return o;
 }
@@ -376,6 +435,8 @@ void read_lane::start_draining() {
         drained();
         return;
     }
+    if (s_.rdma.device()->quirks().drains_by_destruction)
+        return end_queue_pair([self = shared_from_this()] { self->drained(); });
     marker_id_ = next_id_++;
     marker_posted_ =
         post_drain_marker(s_, *queue_pair_, marker_id_, "lane=" + std::to_string(generation_));
@@ -405,12 +466,24 @@ void read_lane::destroy() {
         s_.env.post([self = std::exchange(self_, nullptr)] { self->s_.rdma.resource_gone(); });
         return;
     }
+    end_queue_pair([self = std::exchange(self_, nullptr)] { self->s_.rdma.resource_gone(); });
+}
+
+/// On a worker thread, because it may block in the kernel.
+void read_lane::end_queue_pair(environment::task then) {
     s_.rdma.detach(queue_pair_->number());
-    // Destroying may block in the kernel; nothing is posted any more, so it is safe elsewhere.
-    auto doomed = std::make_shared<std::unique_ptr<fabric::queue_pair>>(std::move(queue_pair_));
+    struct doomed {
+        std::unique_ptr<fabric::queue_pair> queue_pair;
+        std::unique_ptr<fabric::connection> connection;  ///< goes first
+    };
+    auto d = std::make_shared<doomed>(doomed{std::move(queue_pair_), std::move(connection_)});
     s_.env.offload(
-        blocking_work::destroy, [doomed] { doomed->reset(); },
-        [self = std::exchange(self_, nullptr)] { self->s_.rdma.resource_gone(); });
+        blocking_work::destroy,
+        [d] {
+            d->connection.reset();
+            d->queue_pair.reset();
+        },
+        std::move(then));
 }
 
 void read_lane::retire() {

@@ -53,7 +53,7 @@ public:
     /// The lane can take no more work: called once, with the reason for the gets and the sentence.
     using failed_handler = unique_function<void(reason, const failure&)>;
 
-    read_lane(services& s, std::uint32_t generation, failed_handler on_failed);
+    read_lane(services& s, std::uint32_t generation, bool by_cm, failed_handler on_failed);
     ~read_lane();
     read_lane(const read_lane&) = delete;
     read_lane& operator=(const read_lane&) = delete;
@@ -65,13 +65,21 @@ public:
     /// The owner's end is known: RTR and RTS, on a worker thread. `up` runs when READs can be
     /// posted, or not at all where the lane fails. Later calls are ignored.
     void connect(const wire::queue_pair_facts& owner, unique_function<void()> up);
+    /// The same by RDMA-CM: the owner awaits the connection at `point`.
+    void connect(const wire::queue_pair_facts& owner, const wire::connect_point& point,
+                 unique_function<void()> up);
 
     [[nodiscard]] std::uint32_t generation() const noexcept { return generation_; }
     [[nodiscard]] state current() const noexcept { return state_; }
-    /// Can be offered to the owner, or is beyond that and well.
+    [[nodiscard]] bool by_cm() const noexcept { return by_cm_; }
+    /// Can be offered to the owner for a get, or is beyond that and well. By RDMA-CM both ends come
+    /// up first.
     [[nodiscard]] bool offerable() const noexcept {
-        return state_ == state::offered || state_ == state::connecting || state_ == state::up;
+        return state_ == state::up ||
+               (!by_cm_ && (state_ == state::offered || state_ == state::connecting));
     }
+    /// READs could be posted at some time.
+    [[nodiscard]] bool was_up() const noexcept { return was_up_; }
     /// It failed, and over a new one READs may well succeed.
     [[nodiscard]] bool down_for_another() const noexcept { return scope_ == scope::read; }
     [[nodiscard]] bool owner_known() const noexcept { return owner_known_; }
@@ -110,8 +118,10 @@ private:
     /// What the worker thread makes and hands back; shared because neither side knows who is last.
     struct wiring;
 
+    bool begin_connecting(const wire::queue_pair_facts& owner, unique_function<void()> up);
+    void run_connecting(const std::shared_ptr<wiring>& w);
     void made(const std::shared_ptr<wiring>& w, unique_function<void()> ready);
-    void connected(const failure& f);
+    void connected(wiring& w);
     void pump();
     bool post_batch();
     void watch_progress();
@@ -124,10 +134,13 @@ private:
     void start_draining();
     void drained();
     void destroy();
+    void end_queue_pair(environment::task then);
     [[nodiscard]] std::string describe() const;
 
     services& s_;
     const std::uint32_t generation_;
+    const bool by_cm_;
+    bool was_up_ = false;
     failed_handler on_failed_;
     unique_function<void()> on_up_;
     state state_ = state::making;
@@ -149,7 +162,8 @@ private:
     std::uint64_t next_id_ = 1;
     std::uint64_t marker_id_ = 0;
     std::unique_ptr<fabric::queue_pair> queue_pair_;
-    std::list<std::shared_ptr<read_job>> waiting_;  ///< jobs with bytes still to post, in turn
+    std::unique_ptr<fabric::connection> connection_;  ///< of a queue pair wired up by RDMA-CM
+    std::list<std::shared_ptr<read_job>> waiting_;    ///< jobs with bytes still to post, in turn
     std::deque<posted_request> posted_;
     time_point progress_{};  ///< of what is posted: the last completion, or the first post
     environment::timer_id progress_timer_ = 0;

@@ -4,6 +4,7 @@
 #include <rvget/config.hpp>
 #include <rvget/handle.hpp>
 
+#include "engine/connection_desk.hpp"
 #include "engine/control_link.hpp"
 #include "engine/counters.hpp"
 #include "engine/environment.hpp"
@@ -22,6 +23,7 @@ struct services {
     counters& stats;
     queue_pair_stock& reading_stock;  ///< for the lanes of this node as consumer
     queue_pair_stock& serving_stock;  ///< and as owner
+    connection_desk& desk;            ///< where its consumers connect by RDMA-CM
 };
 
 }  // namespace rvget::engine

@@ -63,7 +63,8 @@ void transfer::acquire() {
     } else if (request_.policy == path_policy::never) {
         why = reason::policy;
     } else {
-        auto lane = connection_->lane_for_get([self = shared_from_this()] { self->acquire(); });
+        auto lane = connection_->lane_for_get(insist_ || request_.policy == path_policy::require,
+                                              [self = shared_from_this()] { self->acquire(); });
         if (lane.wait) return;
         why = lane.why;
         detail = std::move(lane.detail);
@@ -394,7 +395,7 @@ void transfer::read_ended(read_job::outcome o, const failure& f) {
 /// The lease lives on and the destination stays where it is: only the way there is new.
 void transfer::rekey() {
     if (answered_ || !rekeying_) return;
-    auto lane = connection_->lane_for_get([self = shared_from_this()] { self->rekey(); });
+    auto lane = connection_->lane_for_get(true, [self = shared_from_this()] { self->rekey(); });
     if (lane.wait) return;
     if (!lane.lane) return give_up_rekeying();
     lane_ = std::move(lane.lane);

@@ -20,6 +20,7 @@
 #include <rvget/config.hpp>
 #include <rvget/error.hpp>
 
+#include "fabric/connection.hpp"
 #include "route/facts.hpp"
 #include "wire/queue_pair_facts.hpp"
 
@@ -81,6 +82,9 @@ struct quirks {
     bool destroy_blocks_on_bound_window = false;
     /// retry_cnt or rnr_retry of 7 retries for ever (rxe); never ask for it anywhere.
     bool retry_seven_is_for_ever = false;
+    /// What is posted in the error state is not flushed (iWARP): that a queue pair is done with its
+    /// memory is known once it is destroyed, and not before.
+    bool drains_by_destruction = false;
 };
 
 /// Memory known to a device. Destroying it deregisters; the memory itself stays the caller's.
@@ -269,10 +273,30 @@ public:
         const queue_pair_options& options) = 0;
     virtual result<std::unique_ptr<memory_window>> allocate_window() = 0;
 
+    /// Wire-up by RDMA-CM: listens for requests at one of the device's addresses, and sends one.
+    /// connect() returns when the peer has answered; a failure names the step that did not come to
+    /// an end within `limit`, or what the peer said. Blocking. `request_errc::not_supported` where
+    /// the body knows no RDMA-CM.
+    virtual result<std::unique_ptr<connection_listener>> listen(const std::string& address) {
+        static_cast<void>(address);
+        return no_connections();
+    }
+    virtual result<std::unique_ptr<connection>> connect(const connection_target& target,
+                                                        const connection_terms& terms,
+                                                        std::chrono::milliseconds limit) {
+        static_cast<void>(target), static_cast<void>(terms), static_cast<void>(limit);
+        return no_connections();
+    }
+
     /// Readable when an asynchronous event is pending; -1 where the body has none.
     [[nodiscard]] virtual int event_descriptor() const noexcept = 0;
     /// The next asynchronous event, or nothing; never blocks.
     virtual std::optional<async_event> next_event() = 0;
+
+private:
+    [[nodiscard]] failure no_connections() const {
+        return {request_errc::not_supported, facts().name + " knows no RDMA-CM"};
+    }
 };
 
 /// One kind of NIC access: lists and opens devices.

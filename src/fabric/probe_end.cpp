@@ -53,7 +53,12 @@ result<std::unique_ptr<probe_end>> probe_end::make(device& device, std::uint8_t 
     made->bytes_ = bytes;
     auto served = device.register_memory(made->served(), rights);
     if (!served) return served.error();
-    auto sink = device.register_memory({made->sink_.get(), bytes}, access::local_write);
+    // The response of an iWARP READ is a remote write to who asked for it.
+    const auto& ports = device.facts().ports;
+    const bool iwarp = !ports.empty() && ports.front().link_layer == route::link_layer::iwarp;
+    const auto sink_rights =
+        iwarp ? access::local_write | access::remote_write : access::local_write;
+    auto sink = device.register_memory({made->sink_.get(), bytes}, sink_rights);
     if (!sink) return sink.error();
     auto completions = device.create_completion_queue(16);
     if (!completions) return completions.error();

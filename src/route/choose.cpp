@@ -40,9 +40,6 @@ std::string unusable_because(const candidate& c, port_state state, const questio
     if (state != port_state::active) {
         return "port " + std::to_string(c.port) + " is not active: check link and `ip link set up`";
     }
-    if (c.link_layer == link_layer::iwarp || c.entry.type == gid_type::iwarp) {
-        return "iWARP can be wired up by RDMA-CM only, not by exchange";
-    }
     if (c.entry.gid.is_zero()) return "the port has no GID: give its netdev an address";
     if (wishes.gid && c.entry.gid != *wishes.gid) {
         return "not the pinned GID " + wishes.gid->to_string();
@@ -50,7 +47,8 @@ std::string unusable_because(const candidate& c, port_state state, const questio
     if (wishes.gid_index && c.entry.index != *wishes.gid_index) {
         return "not the pinned GID index " + std::to_string(*wishes.gid_index);
     }
-    if (c.link_layer == link_layer::infiniband) return {};
+    // The GIDs of iWARP say nothing of addresses: RDMA-CM finds the way by those of the netdev.
+    if (c.link_layer != link_layer::ethernet) return {};
     if (c.entry.index > max_gid_index) {
         return index_text(c) + " cannot be named by a queue pair (8-bit index): remove addresses";
     }
@@ -88,6 +86,7 @@ std::string won_because(const candidate& c, const rank& r, const question& q) {
     if (r.own_address) return why + " is the control connection's own address";
     if (q.loopback) return why + " suits a peer on this host";
     if (c.link_layer == link_layer::infiniband) return why + " is on an active InfiniBand port";
+    if (c.link_layer == link_layer::iwarp) return why + " is on an active iWARP port";
     why += std::string(" is of the peer's family ") +
            std::string(family_name(c.entry.gid.is_ipv4_mapped()));
     why += r.routable_scope ? ", routable" : ", though link-local: the peer must be on this link";

@@ -69,7 +69,7 @@ public:
         require(is_path_mtu(v), "no path MTU");
         out_.u16(static_cast<std::uint16_t>(v));
     }
-    void bytes(std::span<const std::byte> v) { out_.bytes(v); }
+    void octets(std::span<const std::uint8_t> v) { out_.bytes(std::as_bytes(v)); }
 
     template <class... Bool>
     void flags(Bool... flag) {
@@ -166,9 +166,9 @@ public:
             in_.fail_at(at, std::to_string(v) + " is no path MTU");
         }
     }
-    void bytes(std::span<std::byte> v) {
+    void octets(std::span<std::uint8_t> v) {
         const auto taken = in_.bytes(v.size());
-        std::ranges::copy(taken, v.begin());
+        std::ranges::copy(taken, std::as_writable_bytes(v).begin());
     }
 
     template <class... Bool>
@@ -325,11 +325,7 @@ template <class C>
 void fields(C& c, subject<C, queue_pair_facts>& v) {
     c.number24(v.number);
     c.number24(v.starting_psn);
-    if constexpr (C::decoding) {
-        c.bytes(std::as_writable_bytes(std::span(v.gid)));
-    } else {
-        c.bytes(std::as_bytes(std::span(v.gid)));
-    }
+    c.octets(v.gid);
     c.number(v.lid);
     c.path_mtu(v.path_mtu);
     c.number(v.read_depth);
@@ -339,6 +335,12 @@ void fields(C& c, subject<C, lane_offer>& v) {
     c.number(v.generation);
     c.number(v.backends);
     c.rest(v.facts);
+}
+template <class C>
+void fields(C& c, subject<C, connect_point>& v) {
+    c.octets(v.address);
+    c.number(v.port);
+    c.octets(v.nonce);
 }
 
 // Bodies.
@@ -443,6 +445,7 @@ void fields(C& c, subject<C, pong>& v) {
     c.optional(0x81, v.lane_facts);
     c.unless_default(0x82, v.why);
     c.unless_default(0x83, v.detail);
+    c.optional(0x84, v.connect_to);
 }
 
 template <std::size_t Index>

@@ -23,6 +23,7 @@
 #include <rvget/handle.hpp>
 #include <rvget/path.hpp>
 
+#include "wire/connect_data.hpp"
 #include "wire/descriptor.hpp"
 #include "wire/queue_pair_facts.hpp"
 
@@ -61,10 +62,15 @@ struct hello {
 /// The version that this end speaks with whoever sent `theirs`; none where there is none in common.
 [[nodiscard]] std::optional<std::uint16_t> common_version(const hello& theirs) noexcept;
 
+/// Bits of lane_offer::backends: Reliable Connection queue pairs, wired up by an exchange of both
+/// ends' facts over this connection, or by RDMA-CM. An offer has one.
+inline constexpr std::uint16_t backend_exchange = 1;
+inline constexpr std::uint16_t backend_cm = 2;
+
 /// The consumer can READ: its end of a lane. `facts` travel until the owner's own were received.
 struct lane_offer {
     std::uint32_t generation = 0;  ///< of the lane, chosen by the consumer, growing, never 0
-    std::uint16_t backends = 1;    ///< bit 0: RoCE/InfiniBand RC by exchange
+    std::uint16_t backends = backend_exchange;
     std::optional<queue_pair_facts> facts{};
     friend bool operator==(const lane_offer&, const lane_offer&) = default;
 };
@@ -188,8 +194,17 @@ struct goodbye {
     friend bool operator==(const goodbye&, const goodbye&) = default;
 };
 
+/// Where the owner awaits the lane's connection by RDMA-CM, and the word that is to be said there
+/// (wire/connect_data.hpp): once, and within a few seconds.
+struct connect_point {
+    std::array<std::uint8_t, 16> address{};  ///< IPv6, or IPv4-mapped
+    std::uint16_t port = 0;
+    connect_nonce nonce{};
+    friend bool operator==(const connect_point&, const connect_point&) = default;
+};
+
 /// Liveness probe and its echo. With an offer it asks for the owner's end of that lane, ahead of
-/// any acquire, and the echo waits until that end is there or has failed.
+/// any acquire, and the echo waits until that end is there, can be connected to, or has failed.
 struct ping {
     std::optional<lane_offer> offer{};
     friend bool operator==(const ping&, const ping&) = default;
@@ -200,6 +215,7 @@ struct pong {
     std::optional<queue_pair_facts> lane_facts{};  ///< as in acquire_reply
     reason why = reason::ok;                       ///< why there is none, where one was asked for
     std::string detail{};                          ///< as in acquire_reply
+    std::optional<connect_point> connect_to{};     ///< of a lane that is offered by RDMA-CM
     friend bool operator==(const pong&, const pong&) = default;
 };
 

@@ -104,6 +104,16 @@ BOOST_AUTO_TEST_CASE(quirks_of_a_device_outside_the_table_are_none) {
     BOOST_TEST(!quirks_of(device).retry_seven_is_for_ever);
     device.driver = "rxe";
     BOOST_TEST(quirks_of(device).success_needs_state_query);
+    BOOST_TEST(!quirks_of(device).drains_by_destruction);
+}
+
+BOOST_AUTO_TEST_CASE(quirks_of_any_iwarp_device_end_a_drain_with_the_queue_pair) {
+    route::device_facts device;
+    device.driver = "cxgb4";
+    device.ports = {{.link_layer = route::link_layer::ethernet}};
+    BOOST_TEST(!quirks_of(device).drains_by_destruction);
+    device.ports = {{.link_layer = route::link_layer::iwarp}};
+    BOOST_TEST(quirks_of(device).drains_by_destruction);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

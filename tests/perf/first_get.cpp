@@ -7,9 +7,9 @@
 //
 // Each get has a node of its own in the one process, which has a region to READ into and has asked
 // for the slot's metadata. HOW is when it makes its queue pair: lazy, prepared
-// (node_options::eagerness), or warm: by async_warm before. "first" is its first get, "again" its
-// second, with all there is. Between what is measured both ends get a moment in which to finish
-// what goes on behind.
+// (node_options::eagerness), or warm: by async_warm before; or cm: lazy, and by RDMA-CM. "first" is
+// its first get, "again" its second, with all there is. Between what is measured both ends get a
+// moment in which to finish what goes on behind.
 
 #include <algorithm>
 #include <chrono>
@@ -102,6 +102,7 @@ private:
         auto o = options();
         o.eagerness =
             how == "prepared" ? rvget::wireup_eagerness::prepared : rvget::wireup_eagerness::lazy;
+        o.wireup = how == "cm" ? rvget::wireup_choice::cm : rvget::wireup_choice::exchange;
         o.spare_queue_pairs = spares;
         return rvget::node::start(o, context).value();
     }

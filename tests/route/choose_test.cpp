@@ -183,12 +183,13 @@ BOOST_AUTO_TEST_CASE(choice_on_infiniband_needs_no_address_family) {
     BOOST_TEST(c.winner()->lid == 7u);
 }
 
-BOOST_AUTO_TEST_CASE(choice_on_iwarp_is_refused_for_exchange) {
-    auto nic = device("siw0", {entry(0, "10.0.0.5", gid_type::iwarp)});
+BOOST_AUTO_TEST_CASE(choice_on_iwarp_needs_no_address_family) {
+    // Its GIDs are hardware addresses.
+    auto nic = device("siw0", {entry(0, "200:0:b::", gid_type::iwarp)});
     nic.ports[0].link_layer = link_layer::iwarp;
     const auto c = choose(std::vector{nic}, {"10.0.0.5", "10.0.0.9"});
-    BOOST_TEST(c.winner() == nullptr);
-    BOOST_TEST(c.refusal.find("RDMA-CM") != std::string::npos);
+    BOOST_REQUIRE(c.winner() != nullptr);
+    BOOST_TEST(c.winner()->reason.find("iWARP") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(choice_without_devices_ports_or_gids_says_which_is_missing) {

@@ -3,6 +3,9 @@
 #include "fabric/fault/fault_provider.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <future>
+#include <string>
 #include <thread>
 
 #include "sim/fixture.hpp"
@@ -52,6 +55,25 @@ struct faulty {
 
 const failure injected{device_errc::resource, "injected"};
 
+/// A connection of a device to itself.
+bool connects(device& d, const std::string& address, std::uint32_t queue_pair_number) {
+    const auto listener = d.listen(address);
+    if (!listener) return false;
+    auto connecting = std::async(std::launch::async, [&] {
+        const auto made = d.connect({address, address, (*listener)->port()},
+                                    {.queue_pair_number = queue_pair_number, .private_data = {}},
+                                    std::chrono::seconds(20));
+        if (!made) (*listener)->stop();
+        return made.has_value();
+    });
+    const auto request = (*listener)->next();
+    const bool accepted =
+        request && *request &&
+        (*request)->establish({.queue_pair_number = queue_pair_number, .private_data = {}},
+                              std::chrono::seconds(20));
+    return connecting.get() && accepted;
+}
+
 /// One get by hand, over every kind of call; false as soon as one fails.
 bool whole_life(faulty& f) {
     auto nics =
@@ -68,6 +90,7 @@ bool whole_life(faulty& f) {
     if (!qp) return false;
     auto window = (*device)->allocate_window();
     if (!window || !(*qp)->to_init(access::remote_read)) return false;
+    if (!connects(**device, "9.0.0.1", (*qp)->number())) return false;
     auto self = towards(**qp, ipv4_gid(9, 0, 0, 1));  // connected to itself
     const auto psn = (*qp)->number();
     if (!(*qp)->to_ready_to_receive(self) || !(*qp)->to_ready_to_send({psn, 16, {}})) return false;

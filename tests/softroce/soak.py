@@ -94,10 +94,11 @@ class Soak(unittest.TestCase):
         self.addCleanup(host, "exit")
         self.urls.write_text(take("urls"))
 
-    def begin(self, seconds):
+    def begin(self, seconds, wireup="auto"):
         self.begun += 1
         self.running.append(subprocess.Popen(
             [CONSUMER, self.urls, str(seconds), str(SEED + self.begun)], stdout=subprocess.PIPE, text=True,
+            env=dict(os.environ, RVGET_WIREUP=wireup),
             # It lets the signal in when it can take it.
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])))
 
@@ -139,8 +140,9 @@ class Soak(unittest.TestCase):
         shown = json.loads(subprocess.run(["ip", "-j", "-4", "addr", "show", "dev", NETDEV], check=True,
                                           capture_output=True, text=True).stdout)
         self.prefix = next(f"{a['local']}/{a['prefixlen']}" for a in shown[0]["addr_info"] if a["local"] == ADDRESS)
-        self.begin(1)  # so that everything has been touched once
-        self.end(self.running.pop())
+        for wireup in ("exchange", "cm"):  # so that everything has been touched once, and the owner listens for both
+            self.begin(1, wireup)
+            self.end(self.running.pop())
         wait_for("the first consumer's connection to end", lambda: owner_holds()["qp"] == AT_REST)
         before, before_here = owner_holds(), here()
 

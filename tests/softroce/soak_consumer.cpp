@@ -217,7 +217,7 @@ int main(int argc, char** argv) {
     sigaddset(&end_signal, SIGTERM);
     pthread_sigmask(SIG_UNBLOCK, &end_signal, nullptr);  // blocked by who started it
 
-    rvget::node_options o;
+    auto o = rvget::node_options::from_environment();
     o.first_arena_bytes = std::size_t{4} << 20;
     auto started = rvget::node::start(o);
     if (!started) {

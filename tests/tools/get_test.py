@@ -52,6 +52,18 @@ class Fetching(Case):
                 self.assertIn(said, finished.stderr)
                 self.assertEqual(bool(finished.stderr), bool(said))
 
+    def test_wireup_is_an_option_and_a_variable(self):
+        _, url = self.serve_url(self.file("in", pattern(5000)))
+        for value in ("auto", "exchange", "cm"):
+            with self.subTest(value=value):
+                self.assertStatus(run("get", url, "-o", self.path("out"), "--wireup", value), OK)
+        finished = run("get", url, "-o", self.path("out"), "--wireup", "fast")
+        self.assertStatus(finished, USAGE)
+        self.assertIn(b"--wireup 'fast' is not auto, exchange or cm", finished.stderr)
+        finished = run("get", url, "-o", self.path("out"), env=dict(os.environ, RVGET_WIREUP="fast"))
+        self.assertStatus(finished, OK)
+        self.assertIn(b"RVGET_WIREUP=fast action=ignored", finished.stderr)
+
     def test_segments_of_any_size_give_the_same_bytes(self):
         size = 3 * MIB + 5
         _, url = self.serve_url(self.file("in", pattern(size)))

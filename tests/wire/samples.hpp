@@ -160,11 +160,25 @@ inline std::vector<golden_frame> golden_frames() {
         {"ping_with_offer",
          {15, ping{lane_offer{7, 1, std::nullopt}}},
          "0f 00 0f00000000000000 80 0600 07000000 0100"},
+        {"ping_with_offer, by RDMA-CM",
+         {15, ping{lane_offer{7, backend_cm, sample_facts()}}},
+         "0f 00 0f00000000000000 80 2100 07000000 0200"
+         "563412 efcdab 00000000000000000000ffff0a000002 0700 0004 10"},
         {"pong", {15, pong{}}, "10 00 0f00000000000000"},
         {"pong_of_lane",
          {15, pong{.lane_generation = 2, .lane_facts = sample_facts()}},
          "10 00 0f00000000000000 80 0400 02000000"
          "81 1b00 563412 efcdab 00000000000000000000ffff0a000002 0700 0004 10"},
+        {"pong_of_lane, where to connect",
+         {15, pong{.lane_generation = 2,
+                   .lane_facts = sample_facts(),
+                   .connect_to = connect_point{.address = sample_facts().gid,
+                                               .port = 18515,
+                                               .nonce = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
+                                                         14, 15, 16}}}},
+         "10 00 0f00000000000000 80 0400 02000000"
+         "81 1b00 563412 efcdab 00000000000000000000ffff0a000002 0700 0004 10"
+         "84 2200 00000000000000000000ffff0a000002 5348 0102030405060708090a0b0c0d0e0f10"},
         {"pong_of_no_lane",
          {15, pong{.why = reason::no_lane, .detail = "why"}},
          "10 00 0f00000000000000 82 0100 0a 83 0300 776879"},
@@ -317,7 +331,14 @@ private:
     }
     void fill(pong& v) {
         v = {maybe([this] { return number<std::uint32_t>(); }), maybe([this] { return facts(); }),
-             reason(), text()};
+             reason(), text(), maybe([this] { return point(); })};
+    }
+    connect_point point() {
+        connect_point p;
+        for (auto& octet : p.address) octet = number<std::uint8_t>();
+        p.port = number<std::uint16_t>();
+        for (auto& octet : p.nonce) octet = number<std::uint8_t>();
+        return p;
     }
 
     template <std::size_t... Index>

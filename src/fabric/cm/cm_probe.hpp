@@ -10,13 +10,13 @@
 
 #include <rvget/error.hpp>
 
-struct rdma_cm_id;
-struct rdma_event_channel;
+#include "fabric/connection.hpp"
 
 namespace rvget::fabric {
 
-/// How the details of failures begin where the kernel offers no RDMA-CM to this process.
-inline constexpr const char* cm_unavailable = "open /dev/infiniband/rdma_cm";
+namespace cm {
+class identifier;
+}
 
 /// An identifier of RDMA-CM and the channel of its events.
 class cm_end {
@@ -47,14 +47,10 @@ public:
                               std::uint32_t queue_pair, std::chrono::milliseconds limit);
 
 private:
-    cm_end() = default;
-    /// Waits for `wanted`; another event, or none in time, is a failure of `step`.
-    result<void> await(int wanted, const char* step, std::chrono::milliseconds limit,
-                       rdma_cm_id** of = nullptr);
+    explicit cm_end(std::unique_ptr<cm::identifier> id);
 
-    rdma_event_channel* channel_ = nullptr;
-    rdma_cm_id* id_ = nullptr;
-    rdma_cm_id* accepted_ = nullptr;
+    std::unique_ptr<cm::identifier> id_;
+    std::unique_ptr<cm::identifier> accepted_;
 };
 
 }  // namespace rvget::fabric

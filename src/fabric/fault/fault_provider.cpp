@@ -253,6 +253,16 @@ public:
         return run<result<std::unique_ptr<memory_window>>>(
             *plan_, call::allocate_window, [&] { return beneath_->allocate_window(); });
     }
+    result<std::unique_ptr<connection_listener>> listen(const std::string& address) override {
+        return run<result<std::unique_ptr<connection_listener>>>(
+            *plan_, call::listen, [&] { return beneath_->listen(address); });
+    }
+    result<std::unique_ptr<connection>> connect(const connection_target& target,
+                                                const connection_terms& terms,
+                                                std::chrono::milliseconds limit) override {
+        return run<result<std::unique_ptr<connection>>>(
+            *plan_, call::connect, [&] { return beneath_->connect(target, terms, limit); });
+    }
     [[nodiscard]] int event_descriptor() const noexcept override {
         return beneath_->event_descriptor();
     }

@@ -12,6 +12,8 @@ std::string_view to_string(call kind) noexcept {
                                                                  "create completion queue",
                                                                  "create queue pair",
                                                                  "allocate window",
+                                                                 "listen",
+                                                                 "connect",
                                                                  "to init",
                                                                  "to ready-to-receive",
                                                                  "to ready-to-send",

@@ -24,6 +24,8 @@ enum class call : std::uint8_t {
     create_completion_queue,
     create_queue_pair,
     allocate_window,
+    listen,
+    connect,
     to_init,
     to_ready_to_receive,
     to_ready_to_send,

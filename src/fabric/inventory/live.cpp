@@ -26,6 +26,7 @@
 #include "fabric/inventory/ethtool.hpp"
 #include "fabric/inventory/files.hpp"
 #include "fabric/inventory/netlink.hpp"
+#include "fabric/inventory/port_netdev.hpp"
 #include "fabric/verbs/inventory.hpp"
 
 namespace rvget::fabric::inventory {
@@ -117,10 +118,6 @@ void add_verbs(facts& f) {
     ibv_free_device_list(devices);
 }
 
-constexpr std::uint16_t nldev(unsigned command) {
-    return static_cast<std::uint16_t>(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command));
-}
-
 /// Attributes nested two deep: a summary's entries.
 void resource_summary(std::span<const std::byte> message, facts& f) {
     const auto name = netlink_text(message, RDMA_NLDEV_ATTR_DEV_NAME);
@@ -153,30 +150,14 @@ void add_rdma_netlink(facts& f) {
         });
     netlink_request(nldev(RDMA_NLDEV_CMD_RES_GET), NLM_F_DUMP, {})
         .run(NETLINK_RDMA, [&](std::span<const std::byte> m) { resource_summary(m, f); });
-    // Ports are dumped per device, whose index the list of devices tells.
-    std::map<std::uint32_t, std::string> names;
-    netlink_request(nldev(RDMA_NLDEV_CMD_GET), NLM_F_DUMP, {})
-        .run(NETLINK_RDMA, [&](std::span<const std::byte> m) {
-            if (const auto index = netlink_u32(m, RDMA_NLDEV_ATTR_DEV_INDEX)) {
-                names[*index] = netlink_text(m, RDMA_NLDEV_ATTR_DEV_NAME);
-            }
-        });
-    for (const auto& known : names) {
-        const auto index = known.first;
-        const auto& name = known.second;  // (a binding cannot be captured)
-        netlink_request(nldev(RDMA_NLDEV_CMD_PORT_GET), NLM_F_DUMP, {})
-            .add_u32(RDMA_NLDEV_ATTR_DEV_INDEX, index)
-            .run(NETLINK_RDMA, [&](std::span<const std::byte> m) {
-                const auto number = netlink_u32(m, RDMA_NLDEV_ATTR_PORT_INDEX);
-                const std::string netdev(netlink_text(m, RDMA_NLDEV_ATTR_NDEV_NAME));
-                for (auto& d : f.devices) {
-                    for (auto& p : d.ports) {
-                        if (d.name != name || p.number != number || netdev.empty()) continue;
-                        p.netdev = netdev;
-                        p.netdev_elsewhere = false;
-                    }
-                }
-            });
+    for (auto& d : f.devices) {
+        const auto netdevs = port_netdevs(d.name);
+        for (auto& p : d.ports) {
+            const auto known = netdevs.find(p.number);
+            if (known == netdevs.end()) continue;
+            p.netdev = known->second;
+            p.netdev_elsewhere = false;
+        }
     }
 }
 

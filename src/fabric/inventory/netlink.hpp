@@ -9,7 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include <rdma/rdma_netlink.h>
+
 namespace rvget::fabric::inventory {
+
+/// The type of a message to the kernel's table of RDMA devices.
+constexpr std::uint16_t nldev(unsigned command) {
+    return static_cast<std::uint16_t>(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command));
+}
 
 /// A message under construction: fixed header first, then attributes.
 class netlink_request {

@@ -42,6 +42,14 @@ public:
     result<std::unique_ptr<memory_window>> allocate_window() override {
         return beneath_->allocate_window();
     }
+    result<std::unique_ptr<connection_listener>> listen(const std::string& address) override {
+        return beneath_->listen(address);
+    }
+    result<std::unique_ptr<connection>> connect(const connection_target& target,
+                                                const connection_terms& terms,
+                                                std::chrono::milliseconds limit) override {
+        return beneath_->connect(target, terms, limit);
+    }
     [[nodiscard]] int event_descriptor() const noexcept override {
         return beneath_->event_descriptor();
     }

@@ -50,6 +50,31 @@ struct host_record {
     int ready_to_receive_error = 0;
 };
 
+/// One attempt to connect, shared by both ends.
+struct connection_record {
+    enum class state : std::uint8_t { waiting, accepted, rejected, abandoned };
+    struct end {
+        std::size_t host = 0;
+        route::gid gid;
+        std::uint32_t queue_pair_number = 0;
+        std::uint32_t psn = 0;
+        std::vector<std::byte> data;
+    };
+    state now = state::waiting;
+    std::uint32_t path_mtu = 0;  ///< of who connects: RDMA-CM gives it to both ends
+    end active;
+    end passive;
+};
+
+/// Takes requests at one address of a NIC.
+struct listener_record {
+    sim::nic* nic = nullptr;
+    route::gid address;
+    std::uint16_t port = 0;
+    bool stopped = false;
+    std::deque<std::shared_ptr<connection_record>> requests;
+};
+
 /// A protection domain is one opened device.
 using domain_id = std::uint32_t;
 
@@ -206,6 +231,14 @@ public:
     void violation(std::string what) { violations_.push_back(std::move(what)); }
     [[nodiscard]] std::string name_of(const queue_pair_record& q) const;
 
+    // Connections (connection.cpp), which wait for each other on `connections_changed`.
+    void add_listener(listener_record& listener);
+    void remove_listener(const listener_record& listener);
+    /// Who listens there, where its packets get through from `host`.
+    [[nodiscard]] listener_record* listener_at(std::size_t host, const route::gid& address,
+                                               std::uint16_t port) const;
+    std::condition_variable connections_changed;
+
     // The set of steps and their execution (transport.cpp).
     /// Recomputes what of `q` could run; to be called after any change to it.
     void update(queue_pair_record& q);
@@ -284,6 +317,8 @@ private:
         std::uint64_t random, std::optional<std::chrono::steady_clock::time_point>& wake) const;
 
     std::vector<std::unique_ptr<host_record>> hosts_;
+    std::vector<listener_record*> listeners_;
+    std::uint16_t last_port_ = 1023;
     std::vector<std::pair<std::size_t, std::size_t>> drops_;
     domain_id domains_ = 0;
     std::vector<key_record> keys_;  // never reused; a dead one costs its 16 bytes

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 
+#include "fabric/cm/connection.hpp"
 #include "fabric/quirks.hpp"
 #include "fabric/verbs/completion_queue.hpp"
 #include "fabric/verbs/inventory.hpp"
@@ -124,6 +125,16 @@ result<std::unique_ptr<fabric::queue_pair>> device::create_queue_pair(
 }
 
 result<std::unique_ptr<memory_window>> device::allocate_window() { return window::make(context_); }
+
+result<std::unique_ptr<connection_listener>> device::listen(const std::string& address) {
+    return cm::listen(context_->device, address);
+}
+
+result<std::unique_ptr<connection>> device::connect(const connection_target& target,
+                                                    const connection_terms& terms,
+                                                    std::chrono::milliseconds limit) {
+    return cm::connect(context_->device, target, terms, limit);
+}
 
 std::optional<async_event> device::next_event() {
     ibv_async_event raw{};

@@ -28,6 +28,10 @@ public:
         std::shared_ptr<completion_queue> completions, std::uint8_t port,
         const queue_pair_options& options) override;
     result<std::unique_ptr<memory_window>> allocate_window() override;
+    result<std::unique_ptr<connection_listener>> listen(const std::string& address) override;
+    result<std::unique_ptr<connection>> connect(const connection_target& target,
+                                                const connection_terms& terms,
+                                                std::chrono::milliseconds limit) override;
 
     [[nodiscard]] int event_descriptor() const noexcept override {
         return context_->handle->async_fd;

@@ -8,6 +8,7 @@
 
 #include <endian.h>
 
+#include "fabric/inventory/port_netdev.hpp"
 #include "fabric/verbs/text.hpp"
 
 namespace rvget::fabric::verbs {
@@ -104,6 +105,15 @@ result<void> add_gids(ibv_context* context, bool iwarp, std::size_t room,
         // The lowest entries are those of the port's own netdev; VLANs and the like come later.
         if (port->netdev.empty()) port->netdev = entry.netdev;
         port->gids.push_back(std::move(entry));
+    }
+    // The entries of iWARP name none.
+    for (auto& p : ports) {
+        if (!p.netdev.empty()) continue;
+        const auto before = std::ranges::find(known, p.number, &route::port_facts::number);
+        if (before != known.end()) p.netdev = before->netdev;
+        if (!p.netdev.empty()) continue;
+        const auto netdevs = fabric::inventory::port_netdevs(ibv_get_device_name(context->device));
+        if (const auto at = netdevs.find(p.number); at != netdevs.end()) p.netdev = at->second;
     }
     return {};
 }

@@ -125,6 +125,7 @@ result<void> queue_pair::to_init(access remote_rights) {
 }
 
 result<void> queue_pair::to_ready_to_receive(const receive_parameters& p) {
+    if (moved_by_kernel(queue_pair_state::ready_to_receive)) return {};
     const auto mtu = mtu_of(p.path_mtu);
     if (!mtu || p.gid_index > 255) {
         return failure{request_errc::invalid_argument,
@@ -147,7 +148,7 @@ result<void> queue_pair::to_ready_to_receive(const receive_parameters& p) {
     attr.ah_attr.port_num = port_;
     attr.ah_attr.dlid = p.peer.lid;
     // RoCE routes by GID; on InfiniBand only what leaves the subnet does.
-    attr.ah_attr.is_global = ethernet_ || p.peer.lid == 0;
+    attr.ah_attr.is_global = link_ == route::link_layer::ethernet || p.peer.lid == 0;
     std::memcpy(attr.ah_attr.grh.dgid.raw, p.peer.gid.data(), p.peer.gid.size());
     attr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(p.gid_index);
     attr.ah_attr.grh.hop_limit = p.hop_limit;
@@ -159,6 +160,7 @@ result<void> queue_pair::to_ready_to_receive(const receive_parameters& p) {
 }
 
 result<void> queue_pair::to_ready_to_send(const send_parameters& p) {
+    if (moved_by_kernel(queue_pair_state::ready_to_send)) return {};
     const auto& retry = p.retry;
     if (retry.retry_count > 6 || retry.rnr_retry_count > 6 || retry.timeout_exponent == 0 ||
         retry.timeout_exponent > 31) {
@@ -178,6 +180,13 @@ result<void> queue_pair::to_ready_to_send(const send_parameters& p) {
                   IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
                   queue_pair_state::ready_to_send, "ready to send");
+}
+
+/// On iWARP the kernel's connection manager moves the queue pair itself when it is connected.
+bool queue_pair::moved_by_kernel(queue_pair_state target) noexcept {
+    if (link_ != route::link_layer::iwarp) return false;
+    asked_ = target;
+    return true;
 }
 
 result<void> queue_pair::to_error() {

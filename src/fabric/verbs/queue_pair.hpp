@@ -46,12 +46,13 @@ private:
           completions_(std::move(completions)),
           work_(std::move(work)),
           port_(port.number),
-          ethernet_(port.link_layer == route::link_layer::ethernet),
+          link_(port.link_layer),
           max_message_bytes_(port.max_message_bytes),
           options_(options) {}
 
     result<void> modify(ibv_qp_attr& attr, int mask, queue_pair_state target,
                         std::string_view target_name);
+    bool moved_by_kernel(queue_pair_state target) noexcept;
     [[nodiscard]] result<void> sendable(std::size_t count);
     [[nodiscard]] failure post_failure(std::string_view what, int error) const;
     result<void> post(ibv_send_wr* first, std::uint32_t count, std::string_view what);
@@ -62,7 +63,7 @@ private:
     std::shared_ptr<posted_work> work_;
     owned<ibv_qp, ibv_destroy_qp> handle_;
     std::uint8_t port_;
-    bool ethernet_;
+    route::link_layer link_;
     std::uint32_t max_message_bytes_;
     queue_pair_options options_;
     bool admitted_ = false;
