@@ -133,6 +133,7 @@ bool node::impl::shutdown(std::chrono::milliseconds deadline) {
     const bool proven = answer.wait_for(deadline + 1s) == std::future_status::ready && answer.get();
     runtime->stop();
     if (!proven) {
+        core->abandon();
         keep_for_ever(core);
         keep_for_ever(rdma);
     }

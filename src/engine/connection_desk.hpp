@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -26,7 +27,7 @@ public:
     using request_handler = unique_function<void(std::shared_ptr<fabric::connection>)>;
 
     connection_desk(environment& env, rdma_context& rdma) : env_(env), rdma_(rdma) {}
-    /// As close(), and waits for its thread.
+    /// As end().
     ~connection_desk();
     connection_desk(const connection_desk&) = delete;
     connection_desk& operator=(const connection_desk&) = delete;
@@ -38,21 +39,28 @@ public:
     /// On the strand: a nonce for one request, and who hears of it. It is good until forget().
     wire::connect_nonce expect(request_handler on_request);
     void forget(const wire::connect_nonce& nonce);
-    /// Nobody is heard any more, and nothing is opened.
+    /// On the strand: nobody is heard any more, and nothing is opened.
     void close();
+    /// As close(), once nothing runs on the strand any more, and waits for the listeners' threads,
+    /// after which the environment may go.
+    void end();
 
 private:
     struct counter {
         std::unique_ptr<fabric::connection_listener> listener;
         std::thread thread;
+        bool dead = false;  ///< it ended with an error
     };
-    void serve(fabric::connection_listener& listener);
+    void serve(const std::string& address, fabric::connection_listener& listener);
     void requested(const wire::connect_nonce& nonce, std::shared_ptr<fabric::connection> request);
+    [[nodiscard]] result<counter> make_counter(const std::string& address);
+    [[nodiscard]] static std::uint16_t port_of(const counter& c) { return c.listener->port(); }
 
     environment& env_;
     rdma_context& rdma_;
     std::map<wire::connect_nonce, request_handler> expected_;  ///< of the strand
     std::mutex mutex_;                                         ///< what follows
+    std::set<wire::connect_nonce> good_;  ///< the keys of `expected_`, for the listeners' threads
     bool closed_ = false;
     std::map<std::string, counter> counters_;  ///< by address
 };

@@ -68,7 +68,8 @@ void consumer_connection::greeted(const wire::hello& m) {
     version_ = *version;
     state_ = state::up;
     s_.env.cancel(std::exchange(timer_, 0));
-    const bool wires = s_.options.wireup != wireup_choice::exchange || !s_.rdma.needs_cm();
+    const bool wires =
+        !s_.rdma.needs_cm() || (s_.options.wireup != wireup_choice::exchange && !s_.options.listen);
     if (s_.rdma.usable() && wires && version_ >= wire::protocol_version_rdma &&
         s_.options.policy != path_policy::never) {
         // The queue pair is made while the first get is still on its way here.
@@ -274,6 +275,11 @@ consumer_connection::lane_answer consumer_connection::lane_for_get(bool patient,
         return {.why = reason::no_route,
                 .detail = "device " + s_.rdma.device()->facts().name +
                           " is iWARP, which only RDMA-CM wires up, and wireup is exchange"};
+    if (s_.rdma.needs_cm() && s_.options.listen)
+        return {.why = reason::no_route,
+                .detail =
+                    "this node serves, and its device is iWARP, where what is read into must be "
+                    "open to remote writes: get with a node that does not listen"};
     // A lane that began now would have nobody to end it.
     if (state_ != state::up || closing_)
         return {.why = reason::no_lane, .detail = "the control connection is closed"};
@@ -321,9 +327,17 @@ void consumer_connection::lane_settled() {
 void consumer_connection::lane_failed(reason why, const failure& f) {
     if (!lane_) return;  // retired
     const auto generation = lane_->generation();
-    // The other way may do: an address that resolves for the one may not for the other.
-    if (s_.options.wireup == wireup_choice::automatic && !lane_->was_up() && !s_.rdma.needs_cm())
-        by_cm_ = !by_cm_;
+    // The other way may do where the wiring itself failed: what resolves for the one may not for
+    // the other.
+    const bool not_wired =
+        !lane_->was_up() &&
+        (why == reason::no_lane ||
+         (why == reason::no_route &&
+          (f.code == device_errc::transition_failed || f.code == connection_errc::connect_failed)));
+    if (s_.options.wireup == wireup_choice::automatic && !s_.rdma.needs_cm()) {
+        if (not_wired) by_cm_ = !by_cm_;
+        if (owner_knows_no_cm_) by_cm_ = false;
+    }
     lane_.reset();
     lane_why_ = why == reason::lease_lost ? reason::no_lane : why;
     lane_detail_ = f.message();
@@ -382,12 +396,14 @@ void consumer_connection::owner_awaits(const wire::pong* m) {
     if (m != nullptr && m->why == reason::ok && m->connect_to && m->lane_facts)
         return lane_->connect(*m->lane_facts, *m->connect_to,
                               [self = shared_from_this()] { self->lane_settled(); });
-    if (m == nullptr || m->why == reason::ok || m->why == reason::no_common_backend)
+    if (m == nullptr || m->why == reason::ok || m->why == reason::no_common_backend) {
+        owner_knows_no_cm_ = true;
         return lane_->fail(
             reason::version,
-            {connection_errc::version_mismatch,
+            {connection_errc::connect_failed,
              "the owner does not connect by RDMA-CM: update it, or wireup=exchange"});
-    lane_->fail(m->why, {connection_errc::connect_failed,
+    }
+    lane_->fail(m->why, {connection_errc::queue_pair,
                          m->detail.empty() ? "the owner says " + std::string(to_string(m->why))
                                            : m->detail});
 }

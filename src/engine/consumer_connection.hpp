@@ -141,7 +141,8 @@ private:
     reason lane_why_ = reason::ok;
     std::string lane_detail_;
     std::vector<unique_function<void()>> lane_waiters_;
-    std::vector<warmed> warmers_;         ///< wait for the lane to be up or to fail
+    std::vector<warmed> warmers_;  ///< wait for the lane to be up or to fail
+    bool owner_knows_no_cm_ = false;
     bool by_cm_;                          ///< how the next lane is wired up
     time_point cm_begun_{};               ///< the lane's owner was asked where to connect
     environment::timer_id cm_timer_ = 0;  ///< wakes those who do not wait any longer

@@ -2,12 +2,16 @@
 
 #include <array>
 #include <chrono>
-#include <future>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <thread>
 
+#include "base/random.hpp"
 #include "engine/rdma_context.hpp"
+#include "engine/worker_pool.hpp"
 #include "fabric/probe_end.hpp"
+#include "wire/connect_data.hpp"
 
 namespace rvget::engine {
 namespace {
@@ -48,26 +52,35 @@ result<connections> connect_by_cm(fabric::device& device, const std::string& add
                                   fabric::probe_end& reader, fabric::probe_end& owner) {
     auto listener = device.listen(address);
     if (!listener) return listener.error();
-    auto connecting = std::async(std::launch::async, [&] {
-        auto made = device.connect({address, address, (*listener)->port()},
-                                   {.queue_pair_number = reader.queue_pair_number(),
-                                    .initiator_depth = 1,
-                                    .responder_depth = 1,
-                                    .private_data = {}},
-                                   patience);
-        if (!made) (*listener)->stop();
-        return made;
-    });
-    auto request = (*listener)->next();
-    if (request && *request) {
-        const auto accepted = (*request)->establish({.queue_pair_number = owner.queue_pair_number(),
-                                                     .initiator_depth = 1,
-                                                     .responder_depth = 1,
-                                                     .private_data = {}},
-                                                    patience);
-        if (!accepted) request = accepted.error();
+    // Anybody may knock there meanwhile.
+    wire::connect_nonce nonce{};
+    fill_random(std::as_writable_bytes(std::span(nonce)));
+    const auto word = wire::encode_connect_data(nonce);
+    const auto terms = [&](const fabric::probe_end& end) {
+        return fabric::connection_terms{.queue_pair_number = end.queue_pair_number(),
+                                        .initiator_depth = 1,
+                                        .responder_depth = 1,
+                                        .private_data = word};
+    };
+    result<std::unique_ptr<fabric::connection>> connected = failure{device_errc::resource};
+    std::thread connecting;
+    try {
+        connecting = start_thread("rvget-cm", [&] {
+            connected =
+                device.connect({address, address, (*listener)->port()}, terms(reader), patience);
+            if (!connected) (*listener)->stop();
+        });
+    } catch (const std::system_error& e) {
+        return failure{device_errc::resource,
+                       std::string("no thread to connect with: ") + e.what()};
     }
-    auto connected = connecting.get();
+    auto request = (*listener)->next();
+    while (request && *request && wire::decode_connect_data((*request)->private_data()) != nonce)
+        request = (*listener)->next();
+    if (request && *request)
+        if (const auto accepted = (*request)->establish(terms(owner)); !accepted)
+            request = accepted.error();
+    connecting.join();
     if (!connected) return connected.error();
     if (!request) return request.error();
     for (auto* end : {&reader, &owner})

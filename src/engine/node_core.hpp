@@ -55,6 +55,10 @@ public:
     /// left rather than free it under a NIC. Called once.
     void shutdown(time_point deadline, unique_function<void(bool proven_quiet)> done);
 
+    /// After a shutdown that was not proven quiet, once the environment has stopped: the last
+    /// threads that would use it end. What is left of the node is then kept for ever.
+    void abandon() { desk_.end(); }
+
 private:
     void accepted(std::shared_ptr<control_link> link);
     [[nodiscard]] bool greeted(const owner_connection& connection);

@@ -146,12 +146,14 @@ std::shared_ptr<serve_lane> owner_connection::lane_for(const wire::lane_offer& o
         offer.generation <= newest_generation_ || closing_ || one_is_made || !s_.rdma.usable() ||
         owner_.draining() || owner_.is_fenced(consumer_) || lanes_.size() >= max_lanes)
         return nullptr;
+    // RDMA-CM finds out by itself whether an address resolves, and takes no second of anybody's.
+    const bool by_cm = (offer.backends & wire::backend_exchange) == 0;
     const auto gid = route::gid{offer.facts->gid}.to_string();
-    if (owner_.unreachable_now(gid)) return nullptr;
+    if (!by_cm && owner_.unreachable_now(gid)) return nullptr;
     newest_generation_ = offer.generation;
     auto lane = std::make_shared<serve_lane>(s_, offer.generation);
     lanes_.emplace(offer.generation, lane);
-    lane->wire(link_->own_address(), *offer.facts, (offer.backends & wire::backend_exchange) == 0,
+    lane->wire(link_->own_address(), *offer.facts, by_cm,
                [weak = weak_from_this(), generation = offer.generation] {
                    if (const auto self = weak.lock())
                        self->give_up(generation, reason::get_failed, [] {});
@@ -339,6 +341,28 @@ private:
     std::uint32_t remote_key_;
 };
 
+/// For devices on which a READ under way outlives its key: taking it away ends the queue pair
+/// first.
+class fenced_key final : public lease_key {
+public:
+    fenced_key(std::shared_ptr<lease_holder> holder, std::uint32_t generation,
+               std::shared_ptr<lease_key> key)
+        : holder_(std::move(holder)), generation_(generation), key_(std::move(key)) {}
+    [[nodiscard]] wire::lease_mode mode() const noexcept override { return key_->mode(); }
+    [[nodiscard]] std::uint32_t remote_key() const noexcept override { return key_->remote_key(); }
+    void revoke(unique_function<void()> proven) override {
+        holder_->fence(generation_, [key = key_, f = std::move(proven)]() mutable {
+            key->revoke(std::move(f));
+        });
+    }
+    void retire() override { key_->retire(); }  // its consumer is done
+
+private:
+    std::shared_ptr<lease_holder> holder_;
+    std::uint32_t generation_;
+    std::shared_ptr<lease_key> key_;
+};
+
 std::vector<std::byte> encode_descriptor(std::span<const std::byte> range, std::uint64_t lease,
                                          std::uint32_t duration_ms, const lease_key& key,
                                          std::uint32_t generation) {
@@ -362,6 +386,14 @@ void owner_connection::make_key(const std::shared_ptr<serve_lane>& lane,
         case wire::lease_mode::window:
             return lane->make_key(memory, range, std::move(done));
         case wire::lease_mode::exact:
+            if (s_.rdma.device()->quirks().response_outlives_its_key)
+                done = [self = shared_from_this(), generation = lane->generation(),
+                        f = std::move(done)](result<std::shared_ptr<lease_key>> key) mutable {
+                    if (key)
+                        key = std::shared_ptr<lease_key>(
+                            std::make_shared<fenced_key>(self, generation, *key));
+                    f(std::move(key));
+                };
             return make_exact_key(s_, memory, range, std::move(done));
         case wire::lease_mode::fence:
             break;
@@ -428,7 +460,7 @@ void owner_connection::handle(std::uint64_t id, wire::renew& m) {
 
 /// The new lane is wired while the former one is destroyed, whose end is the proof that nothing
 /// reads through it with the former key. No limit of its own: the kernel bounds the wiring to about
-/// a second, and the consumer gives up with its lease.
+/// a second, a connection is awaited for a few, and the consumer gives up with its lease.
 void owner_connection::rekey(std::uint64_t id, const wire::renew& m) {
     const auto lane = lane_for(*m.offer);
     const auto lease = lane ? owner_.begin_rekey(m.lease, *this, lane->generation()) : std::nullopt;
@@ -548,7 +580,8 @@ void owner_connection::handle(std::uint64_t, wire::goodbye& m) {
 void owner_connection::handle(std::uint64_t id, wire::ping& m) {
     if (!m.offer) return send(id, wire::pong{});
     auto lane = lane_for(*m.offer);
-    // No limit of its own: the kernel bounds the wiring to about a second, and who asks has one.
+    // No limit of its own: the kernel bounds the wiring to about a second, a connection has its
+    // own, and who asks has one.
     if (lane && lane->status() == lane_status::making && !lane->connect_to() &&
         pings_.size() < max_pings)
         return pings_.push_back({id, *m.offer, std::move(lane)});

@@ -97,7 +97,7 @@ result<void> rdma_context::open_device(fabric::provider& provider,
     if (!opened) return opened.error();
     device_ = std::move(opened.value());
     const auto& facts = device_->facts();
-    needs_cm_ = !facts.ports.empty() && facts.ports.front().link_layer == route::link_layer::iwarp;
+    needs_cm_ = facts.is_iwarp();
     const auto depth = [&](std::uint32_t most) {
         return static_cast<std::uint8_t>(std::min<std::uint32_t>(most, options_.read_depth));
     };
@@ -160,7 +160,7 @@ fabric::access rdma_context::local_rights() const noexcept {
     using fabric::access;
     auto rights = access::local_write;
     if (lease_keys_ == wire::lease_mode::window) rights = rights | access::window_bind;
-    if (needs_cm_) rights = rights | access::remote_write;
+    if (needs_cm_ && !options_.listen) rights = rights | access::remote_write;
     return rights;
 }
 

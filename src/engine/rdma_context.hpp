@@ -118,8 +118,9 @@ public:
     }
 
     /// What memory is registered with that shall be read into, and lent by leases with keys of
-    /// their own: nothing for a remote side, except that the peer of an iWARP READ writes its
-    /// response with the right of a remote write (RFC 5040, 5.1).
+    /// their own: nothing for a remote side. The exception is a node on iWARP that does not serve:
+    /// the peer of a READ writes its response with the right of a remote write there (RFC 5040,
+    /// 5.1). One that serves keeps what it has staged closed, and does not READ.
     [[nodiscard]] fabric::access local_rights() const noexcept;
 
     [[nodiscard]] std::uint8_t initiator_depth() const noexcept { return initiator_depth_; }

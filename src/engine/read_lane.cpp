@@ -172,6 +172,10 @@ result<void> read_lane::wiring::exchange(rdma_context& rdma) {
 }
 
 result<void> read_lane::wiring::connect(rdma_context& rdma) {
+    if (port.address.empty())
+        return failure{connection_errc::connect_failed,
+                       "RDMA-CM needs an address of the netdev that " + port.device +
+                           " stands on, and none is known (InfiniBand: no IPoIB)"};
     const auto data = wire::encode_connect_data(point->nonce);
     const fabric::connection_terms terms{.queue_pair_number = queue_pair->number(),
                                          .initiator_depth = send.initiator_depth,
@@ -183,19 +187,23 @@ result<void> read_lane::wiring::connect(rdma_context& rdma) {
                                        terms, connect_step_limit);
     if (!made) return made.error();
     connection = std::move(*made);
-    const auto& settled = connection->receive();
-    if (settled && settled->peer.number != receive.peer.number)
-        return failure{connection_errc::connect_failed,
-                       "another queue pair answered than the owner's that was told"};
-    // RDMA-CM alone gives both ends the path MTU of who connects.
-    auto rp = settled.value_or(receive);
-    rp.path_mtu = receive.path_mtu;
+    auto rp = receive;
+    if (const auto& settled = connection->receive()) {
+        if (settled->peer.number != receive.peer.number || settled->peer.gid != receive.peer.gid)
+            return failure{connection_errc::connect_failed,
+                           "queue pair " + std::to_string(settled->peer.number) + " of GID " +
+                               route::gid{settled->peer.gid}.to_string() +
+                               " answered, and not the owner's that was told"};
+        // RDMA-CM alone gives both ends the path MTU of who connects.
+        rp = *settled;
+        rp.path_mtu = std::min(rp.path_mtu, receive.path_mtu);
+    }
     rp.responder_depth = 0;
     rp.min_rnr_timer = receive.min_rnr_timer;
     send.starting_psn = connection->starting_psn();
     if (auto r = queue_pair->to_ready_to_receive(rp); !r) return r;
     if (auto r = queue_pair->to_ready_to_send(send); !r) return r;
-    return connection->establish(terms, connect_step_limit);
+    return connection->establish(terms);
 }
 
 void read_lane::connected(wiring& w) {

@@ -11,10 +11,8 @@ namespace rvget::engine {
 
 /// Beyond the ids of a lane's windows, which count from 1.
 constexpr std::uint64_t marker_id = ~std::uint64_t{0};
-/// How long a nonce is good, and how long a consumer that was accepted may take to say that it is
-/// ready.
+/// How long a nonce is good.
 constexpr std::chrono::milliseconds connect_limit{5000};
-constexpr std::chrono::milliseconds establish_limit{1000};
 
 serve_lane::serve_lane(services& s, std::uint32_t generation) : s_(s), generation_(generation) {}
 
@@ -26,7 +24,6 @@ serve_lane::~serve_lane() = default;
 struct serve_lane::wiring {
     std::string own_address;
     wire::queue_pair_facts consumer;
-    bool by_cm = false;
     queue_pair_recipe recipe;
     initial_queue_pair initial;
     local_port port;
@@ -40,6 +37,7 @@ struct serve_lane::wiring {
     result<void> exchange(rdma_context& rdma);
     result<void> prepare(rdma_context& rdma);
     result<void> accept(rdma_context& rdma);
+    result<void> expire(rdma_context& rdma);
     result<void> ready(rdma_context& rdma, const fabric::receive_parameters& from);
 };
 
@@ -61,7 +59,7 @@ result<void> serve_lane::wiring::make(rdma_context& rdma) {
 /// To RTS, with what is the same in both ways.
 result<void> serve_lane::wiring::ready(rdma_context& rdma, const fabric::receive_parameters& from) {
     auto rp = from;
-    rp.path_mtu = std::min(facts.path_mtu, consumer.path_mtu);
+    rp.path_mtu = std::min({from.path_mtu, facts.path_mtu, consumer.path_mtu});
     rp.responder_depth = std::min(rdma.responder_depth(), consumer.read_depth);
     rp.min_rnr_timer = rdma.retry().min_rnr_timer;
     fabric::send_parameters sp;
@@ -79,6 +77,7 @@ result<void> serve_lane::wiring::exchange(rdma_context& rdma) {
     if (auto r = make(rdma); !r) return r;
     fabric::receive_parameters rp;
     rp.peer = consumer;
+    rp.path_mtu = consumer.path_mtu;
     rp.gid_index = port.identity.gid_index;
     return ready(rdma, rp);
 }
@@ -92,17 +91,32 @@ result<void> serve_lane::wiring::prepare(rdma_context& rdma) {
 }
 
 result<void> serve_lane::wiring::accept(rdma_context& rdma) {
-    const auto& settled = connection->receive();
-    if (settled && settled->peer.number != consumer.number)
-        return failure{connection_errc::connect_failed,
-                       "the consumer connected another queue pair than the one it offered"};
+    fabric::receive_parameters from;
+    from.path_mtu = consumer.path_mtu;
+    if (const auto& settled = connection->receive()) {
+        from = *settled;
+        // Who saw the nonce on its way may be faster than the consumer, and comes from elsewhere.
+        if (from.peer.number != consumer.number || from.peer.gid != consumer.gid)
+            return failure{connection_errc::connect_failed,
+                           "a request with the right nonce came from queue pair " +
+                               std::to_string(from.peer.number) + " of GID " +
+                               route::gid{from.peer.gid}.to_string() +
+                               ", where the consumer's is " + std::to_string(consumer.number) +
+                               " of GID " + route::gid{consumer.gid}.to_string()};
+    }
     facts.starting_psn = connection->starting_psn();
-    if (auto r = ready(rdma, settled.value_or(fabric::receive_parameters{})); !r) return r;
+    if (auto r = ready(rdma, from); !r) return r;
     return connection->establish({.queue_pair_number = facts.number,
                                   .initiator_depth = 1,
                                   .responder_depth = facts.read_depth,
-                                  .private_data = {}},
-                                 establish_limit);
+                                  .private_data = {}});
+}
+
+result<void> serve_lane::wiring::expire(rdma_context&) {
+    return failure{connection_errc::connect_failed,
+                   "the consumer did not connect by RDMA-CM within " +
+                       std::to_string(connect_limit.count()) +
+                       " ms; see whether UDP port 4791 gets here from it"};
 }
 
 /// Runs one step on a worker thread, then `then` with its failure, if any. A queue pair that failed
@@ -164,11 +178,7 @@ void serve_lane::await_connection(const std::shared_ptr<wiring>& w, const failur
     const auto address = route::parse_gid(w->port.address).value_or(route::gid{});
     connect_to_ = {.address = address.bytes, .port = w->connect_port, .nonce = nonce};
     awaited_timer_ = s_.env.at(s_.env.now() + connect_limit, [self = shared_from_this()] {
-        self->wired(self->stop_awaiting(),
-                    {connection_errc::connect_failed,
-                     "the consumer did not connect by RDMA-CM within " +
-                         std::to_string(connect_limit.count()) +
-                         " ms; see whether UDP port 4791 gets here from it"});
+        self->run(self->stop_awaiting(), &wiring::expire, &serve_lane::wired);
     });
     for (auto& told : std::exchange(answerable_, {})) told();
 }
@@ -263,7 +273,8 @@ void serve_lane::begin_destruction() {
         keys_->close(error_);
         // An error of this step changes nothing: the marker, or the destruction, is the proof.
         static_cast<void>(queue_pair_->to_error());
-        if (keys_->posted() != 0) {
+        // Where the device flushes nothing, the destruction is the proof.
+        if (keys_->posted() != 0 && !s_.rdma.device()->quirks().drains_by_destruction) {
             // Never destroyed with work posted: what was posted is flushed when the marker is.
             draining_ = shared_from_this();
             marker_posted_ = post_drain_marker(s_, *queue_pair_, marker_id,

@@ -55,10 +55,10 @@ public:
     /// For to_ready_to_send().
     [[nodiscard]] virtual std::uint32_t starting_psn() const noexcept = 0;
     /// The last step, with the queue pair ready to send: accepts with `terms`, which who connected
-    /// has told already, and returns once the peer is known to be ready as well. A peer that does
-    /// nothing more costs `limit`: there is no event for that.
-    virtual result<void> establish(const connection_terms& terms,
-                                   std::chrono::milliseconds limit) = 0;
+    /// has told already, or tells who accepted that this end is ready. Nobody waits for the other:
+    /// the last message of the handshake may be lost, and is repeated only after seconds. So who
+    /// accepted must not send before it has heard from the peer.
+    virtual result<void> establish(const connection_terms& terms) = 0;
     /// Refuses a request with a word for the peer, which its failure quotes.
     virtual void reject(std::span<const std::byte> private_data) noexcept = 0;
 };

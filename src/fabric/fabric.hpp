@@ -85,6 +85,9 @@ struct quirks {
     /// What is posted in the error state is not flushed (iWARP): that a queue pair is done with its
     /// memory is known once it is destroyed, and not before.
     bool drains_by_destruction = false;
+    /// A READ response under way goes on reading memory whose key was taken away (siw): only the
+    /// end of the queue pair is a proof.
+    bool response_outlives_its_key = false;
 };
 
 /// Memory known to a device. Destroying it deregisters; the memory itself stays the caller's.
@@ -156,7 +159,8 @@ struct send_parameters {
 };
 
 /// A Reliable Connection queue pair.
-/// Never destroy one with work posted: take it to error and drain it first.
+/// Never destroy one with work posted: take it to error and drain it first, except where
+/// quirks::drains_by_destruction says that nothing else is a proof.
 class queue_pair {
 public:
     virtual ~queue_pair() = default;  ///< may block in the kernel; run it on a worker thread

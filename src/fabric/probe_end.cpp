@@ -51,13 +51,12 @@ result<std::unique_ptr<probe_end>> probe_end::make(device& device, std::uint8_t 
     made->served_ = std::make_unique<std::byte[]>(bytes);
     made->sink_ = std::make_unique<std::byte[]>(bytes);
     made->bytes_ = bytes;
+    made->drained_by_destruction_ = device.quirks().drains_by_destruction;
     auto served = device.register_memory(made->served(), rights);
     if (!served) return served.error();
     // The response of an iWARP READ is a remote write to who asked for it.
-    const auto& ports = device.facts().ports;
-    const bool iwarp = !ports.empty() && ports.front().link_layer == route::link_layer::iwarp;
-    const auto sink_rights =
-        iwarp ? access::local_write | access::remote_write : access::local_write;
+    const auto sink_rights = device.facts().is_iwarp() ? access::local_write | access::remote_write
+                                                       : access::local_write;
     auto sink = device.register_memory({made->sink_.get(), bytes}, sink_rights);
     if (!sink) return sink.error();
     auto completions = device.create_completion_queue(16);
@@ -76,7 +75,7 @@ result<std::unique_ptr<probe_end>> probe_end::make(device& device, std::uint8_t 
 }
 
 bool probe_end::drain() {
-    if (outstanding_ == 0) return true;
+    if (outstanding_ == 0 || drained_by_destruction_) return true;
     if (!queue_pair_->to_error() || !queue_pair_->post_marker(drain_marker)) return false;
     const auto until = clock::now() + std::chrono::seconds(2);
     for (;;) {

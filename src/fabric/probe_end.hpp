@@ -83,6 +83,7 @@ private:
     std::unique_ptr<memory_window> window_;
     std::uint64_t next_id_ = 1;
     unsigned outstanding_ = 0;
+    bool drained_by_destruction_ = false;
 };
 
 }  // namespace rvget::fabric

@@ -1,6 +1,5 @@
 #include "fabric/quirks.hpp"
 
-#include <algorithm>
 #include <array>
 
 namespace rvget::fabric {
@@ -33,6 +32,14 @@ constexpr std::array table = {
                 // same for rnr_retry. Measured: no completion within 60 s of the peer's death.
                 .retry_seven_is_for_ever = true,
             }},
+    row{.driver = "siw",
+        .quirks =
+            {
+                // siw_dereg_mr() marks the key invalid and waits for nothing, and siw_tx_hdt(),
+                // which sends the segments of a response, looks at the key before the first of them
+                // only (siw_qp_sq_proc_tx(), siw_check_sgl_tx()).
+                .response_outlives_its_key = true,
+            }},
 };
 
 }  // namespace
@@ -46,8 +53,7 @@ quirks quirks_of(const route::device_facts& device) noexcept {
     // refused at once or flushed. siw of Linux 6.1 does neither for a process: siw_post_send() is
     // not told of it before the next doorbell, which it answers with ENOTCONN. Measured: no
     // completion of a marker, nor of the READs before it, within 10 s of the peer's death.
-    known.drains_by_destruction = std::ranges::any_of(
-        device.ports, [](const auto& p) { return p.link_layer == route::link_layer::iwarp; });
+    known.drains_by_destruction = device.is_iwarp();
     return known;
 }
 

@@ -67,6 +67,11 @@ struct device_facts {
     std::uint32_t max_sge = 0;
     bool memory_windows_type2 = false;
     std::vector<port_facts> ports;
+
+    /// Of a device all ports are, or none.
+    [[nodiscard]] bool is_iwarp() const noexcept {
+        return !ports.empty() && ports.front().link_layer == link_layer::iwarp;
+    }
 };
 
 }  // namespace rvget::route

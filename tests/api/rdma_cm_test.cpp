@@ -178,6 +178,15 @@ BOOST_FIXTURE_TEST_CASE(contract_7_1_exchange_that_fails_is_followed_by_cm, auto
     BOOST_TEST(connects() == 1u);
 }
 
+BOOST_FIXTURE_TEST_CASE(contract_7_1_exchange_that_fails_at_the_owner_is_followed_by_cm,
+                        automatic_nodes) {
+    const auto from = stage(medium);
+    net.fail_ready_to_receive("owner", 110);
+    BOOST_TEST((consumer->get(from).value().report.path == path::chunked));
+    BOOST_TEST(reaches_rdma(from));
+    BOOST_TEST(connects() == 1u);
+}
+
 BOOST_FIXTURE_TEST_CASE(exchange_by_choice_is_never_followed_by_cm, exchange_nodes) {
     const auto from = stage(medium);
     net.fail_ready_to_receive("consumer", 110);
@@ -284,6 +293,21 @@ BOOST_FIXTURE_TEST_CASE(connection_of_another_queue_pair_than_offered_is_refused
     const auto down = control.read_frame();
     BOOST_REQUIRE(down);
     BOOST_TEST((std::get<wire::lane_down>(down->frame.body).why == reason::no_lane));
+}
+
+BOOST_FIXTURE_TEST_CASE(connection_with_a_nonce_seen_on_its_way_is_refused_from_another_host,
+                        stranger) {
+    const auto at = ask(1).connect_to.value();
+    const auto thief = net.attach(sim::roce_host("thief", sim::ipv4_gid(10, 0, 0, 4)));
+    const auto data = wire::encode_connect_data(at.nonce);
+    const auto made = thief->open("sim0").value()->connect(
+        {"10.0.0.4", route::gid{at.address}.to_string(), at.port},
+        {.queue_pair_number = queue_pair->number(),
+         .initiator_depth = 1,
+         .responder_depth = 1,
+         .private_data = data},
+        2000ms);
+    BOOST_TEST(!made);
 }
 
 BOOST_FIXTURE_TEST_CASE(contract_7_1_nonce_that_nobody_uses_expires, stranger) {

@@ -78,14 +78,14 @@ BOOST_AUTO_TEST_CASE(connection_tells_both_ends_of_each_other_and_carries_reads)
         auto made = nic->connect(this->to(listener->port()), terms(*reader, "knock"), limit);
         if (!made) return made;
         ready(*reader, **made);
-        need((*made)->establish(terms(*reader), limit));
+        need((*made)->establish(terms(*reader)));
         return made;
     });
     auto request = need(listener->next());
     BOOST_REQUIRE(request);
     BOOST_TEST(text_of(request->private_data()) == "knock");
     ready(*owner, *request);
-    need(request->establish(terms(*owner, "come in"), limit));
+    need(request->establish(terms(*owner, "come in")));
     const auto connected = need(connecting.get());
     BOOST_TEST(text_of(connected->private_data()) == "come in");
     BOOST_TEST(connected->receive().has_value() == !iwarp);

@@ -69,8 +69,7 @@ bool connects(device& d, const std::string& address, std::uint32_t queue_pair_nu
     const auto request = (*listener)->next();
     const bool accepted =
         request && *request &&
-        (*request)->establish({.queue_pair_number = queue_pair_number, .private_data = {}},
-                              std::chrono::seconds(20));
+        (*request)->establish({.queue_pair_number = queue_pair_number, .private_data = {}});
     return connecting.get() && accepted;
 }
 

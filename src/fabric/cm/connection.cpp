@@ -74,23 +74,19 @@ public:
     }
     [[nodiscard]] std::uint32_t starting_psn() const noexcept override { return psn_; }
 
-    result<void> establish(const connection_terms& terms,
-                           std::chrono::milliseconds limit) override {
+    result<void> establish(const connection_terms& terms) override {
         if (established_) return {};
-        if (!requested_) {
-            if (::rdma_establish(id_->get()) != 0) return failed("establish", errno);
-            established_ = true;
-            return {};
+        if (requested_) {
+            auto p = parameters_of(terms);
+            if (::rdma_accept(id_->get(), &p) != 0) return failed("accept", errno);
+        } else if (::rdma_establish(id_->get()) != 0) {
+            return failed("establish", errno);
         }
-        auto p = parameters_of(terms);
-        if (::rdma_accept(id_->get(), &p) != 0) return failed("accept", errno);
-        established_ = true;  // from here on the kernel tells the peer
-        auto done = id_->await({RDMA_CM_EVENT_ESTABLISHED}, "accept", limit);
-        if (!done) return done.error();
+        established_ = true;
         return {};
     }
     void reject(std::span<const std::byte> data) noexcept override {
-        if (!std::exchange(requested_, false)) return;
+        if (!requested_ || std::exchange(established_, true)) return;
         // Where the kernel refuses even that, the peer's own limit is what is left to it.
         static_cast<void>(::rdma_reject(id_->get(), data.empty() ? nullptr : data.data(),
                                         static_cast<std::uint8_t>(data.size())));

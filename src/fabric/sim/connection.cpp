@@ -72,7 +72,7 @@ public:
     }
     [[nodiscard]] std::uint32_t starting_psn() const noexcept override { return psn_; }
 
-    result<void> establish(const connection_terms& terms, std::chrono::milliseconds) override {
+    result<void> establish(const connection_terms& terms) override {
         if (!requested_) return {};
         const std::lock_guard lock(device_->in().mutex);
         if (record_->now != state::waiting) return failed(*device_, "accept: nobody waits");

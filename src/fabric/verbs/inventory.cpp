@@ -106,6 +106,7 @@ result<void> add_gids(ibv_context* context, bool iwarp, std::size_t room,
         if (port->netdev.empty()) port->netdev = entry.netdev;
         port->gids.push_back(std::move(entry));
     }
+    if (!iwarp) return {};
     // The entries of iWARP name none.
     for (auto& p : ports) {
         if (!p.netdev.empty()) continue;
