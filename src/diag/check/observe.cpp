@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <type_traits>
 
+#include "base/printable.hpp"
 #include "diag/check/verdict.hpp"
 #include "diag/check/words.hpp"
 #include "diag/described.hpp"
@@ -46,13 +48,11 @@ json::object ask(check_end& end, const json::object& request) {
     return answer;
 }
 
-std::string error_of(const json::object& answer) {
-    const auto* error = answer.if_contains("error");
-    return error == nullptr ? "" : std::string(error->as_string());
-}
+/// What an end tells is a name, which goes into commands that people copy, or words, which are only
+/// shown.
+enum class kind { name, words };
 
-/// The other end's names go into commands that people copy: what a shell takes for its own is no
-/// name.
+/// What a shell takes for its own is no name.
 void require_plain(std::string_view text) {
     const bool plain = std::ranges::all_of(text, [](unsigned char c) {
         return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -60,14 +60,44 @@ void require_plain(std::string_view text) {
     });
     if (!plain || text.starts_with('-'))
         throw broken_off{
-            "an end gives a name of a host, device, address or finding that cannot be one"};
+            "an end gives a name of a host, device, address, counter or finding that "
+            "cannot be one"};
 }
 
-void require_plain(const end_point& e) {
+/// A text of an end's, as it may be used.
+std::string taken(std::string_view text, kind as) {
+    constexpr std::size_t longest = 512;
+    if (as == kind::words) return printable(text.substr(0, longest));
+    require_plain(text);
+    return std::string(text);
+}
+
+/// A text of an end's answer; empty where the answer does not have it.
+std::string text_of(const json::object& answer, const char* key, kind as = kind::name) {
+    const auto* found = answer.if_contains(key);
+    return found == nullptr ? "" : taken(found->as_string(), as);
+}
+
+std::string error_of(const json::object& answer) { return text_of(answer, "error", kind::words); }
+
+/// Every text of an end point is a name, unless it is known to be none.
+void take(end_point& e) {
+    boost::mp11::mp_for_each<detail::members<end_point>>([&](auto member) {
+        auto& value = e.*member.pointer;
+        if constexpr (std::is_same_v<decltype(value), std::string&>) {
+            const bool words = &value == &e.type || &value == &e.reason;
+            value = taken(value, words ? kind::words : kind::name);
+        }
+    });
     for (const auto& key : e.pkeys) require_plain(key);
-    for (const auto* text :
-         {&e.host, &e.device, &e.driver, &e.gid, &e.netdev, &e.port_netdev, &e.mac})
-        require_plain(*text);
+}
+
+/// The counters of an answer; none where it has none.
+json::object counters_of(const json::object& answer) {
+    const auto* all = answer.if_contains("counters");
+    if (all == nullptr) return {};
+    for (const auto& counter : all->as_object()) require_plain(counter.key());
+    return all->as_object();
 }
 
 bool is_number(const std::string& text) {
@@ -89,8 +119,8 @@ public:
         o_.pinned_mtu_bytes = wishes_.mtu_bytes;
         o_.a_control_netdev = netdev_of(a_facts, wishes_.own_address);
         o_.b_control_netdev = netdev_of(b_facts, wishes_.peer_address);
-        o_.a_firewall = a_facts.at("firewall").as_string().c_str();
-        o_.b_firewall = b_facts.at("firewall").as_string().c_str();
+        o_.a_firewall = text_of(a_facts, "firewall", kind::words);
+        o_.b_firewall = text_of(b_facts, "firewall", kind::words);
         o_.b_doctor = doctor_of(b_facts);
         const auto a_ends = ends(a_facts, wishes_.gid);
         const auto b_ends = ends(b_facts, wishes_.peer_gid);
@@ -98,7 +128,7 @@ public:
         o_.gid_pinned = !wishes_.gid.empty() || !wishes_.peer_gid.empty();
         if (o_.pairs.empty()) {
             const bool own = a_ends.empty();
-            o_.no_gid_at = (own ? a_facts : b_facts).at("host").as_string().c_str();
+            o_.no_gid_at = text_of(own ? a_facts : b_facts, "host");
             o_.no_gid = own ? wishes_.gid : wishes_.peer_gid;
             return o_;
         }
@@ -141,8 +171,7 @@ private:
     using pair_list = std::vector<std::pair<end_point, end_point>>;
 
     static std::string netdev_of(const json::object& facts, const std::string& address) {
-        const auto* found = facts.at("addresses").as_object().if_contains(address);
-        return found == nullptr ? "" : std::string(found->as_string());
+        return text_of(facts.at("addresses").as_object(), address.c_str());
     }
 
     /// An older version does not tell.
@@ -153,7 +182,10 @@ private:
         from_json(*told, all);
         constexpr std::size_t most = 16;  // of an end whose word is not trusted
         if (all.size() > most) all.resize(most);
-        for (const auto& f : all) require_plain(f.id);
+        for (auto& f : all) {
+            require_plain(f.id);
+            f.subject = taken(f.subject, kind::words), f.message = taken(f.message, kind::words);
+        }
         return all;
     }
 
@@ -161,7 +193,7 @@ private:
     static std::vector<end_point> ends(const json::object& facts, const std::string& wanted) {
         std::vector<end_point> all;
         from_json(facts.at("ends"), all);
-        for (const auto& e : all) require_plain(e);
+        for (auto& e : all) take(e);
         if (wanted.empty()) return all;
         std::vector<end_point> chosen;
         for (const auto& e : all) {
@@ -247,15 +279,7 @@ private:
         seen.netdev = text_of(answer, "netdev"), seen.source = text_of(answer, "source");
         seen.gateway = text_of(answer, "gateway");
         seen.next_hop_mac = text_of(answer, "mac"), seen.next_hop_state = text_of(answer, "state");
-        for (const auto* text :
-             {&seen.netdev, &seen.source, &seen.gateway, &seen.next_hop_mac, &seen.next_hop_state})
-            require_plain(*text);
         return seen;
-    }
-
-    static std::string text_of(const json::object& o, const char* key) {
-        const auto* found = o.if_contains(key);
-        return found == nullptr ? "" : std::string(found->as_string());
     }
 
     static ladder_seen ladder(check_end& from, check_end& to, const end_point& sender,
@@ -369,16 +393,10 @@ private:
     }
 
     static json::object counters(check_end& end) {
-        const auto answer = ask(end, {{"ask", "counters"}});
-        const auto* all = answer.if_contains("counters");
-        return all == nullptr ? json::object() : all->as_object();
+        return counters_of(ask(end, {{"ask", "counters"}}));
     }
     static json::object port_counters(check_end& end, const end_point& e) {
-        const auto answer = ask(end, {{"ask", "port_counters"}, {"netdev", e.port_netdev}});
-        const auto* all = answer.if_contains("counters");
-        if (all == nullptr) return {};
-        for (const auto& counter : all->as_object()) require_plain(counter.key());
-        return all->as_object();
+        return counters_of(ask(end, {{"ask", "port_counters"}, {"netdev", e.port_netdev}}));
     }
     static std::map<std::string, std::uint64_t> growth(const json::object& before,
                                                        const json::object& after,
@@ -407,7 +425,7 @@ private:
                                          {"limit_ms", 10'000}});
         read_seen seen{.bytes = bytes, .status = error_of(answer)};
         if (!seen.status.empty()) return {seen, 0};
-        seen.status = answer.at("status").as_string().c_str();
+        seen.status = text_of(answer, "status", kind::words);
         seen.wrong_bytes = answer.at("wrong").to_number<std::uint64_t>();
         seen.written_bytes = answer.at("written").to_number<std::uint64_t>();
         seen.median_us = answer.at("median_us").to_number<std::uint64_t>();
