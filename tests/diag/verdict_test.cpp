@@ -459,6 +459,30 @@ BOOST_AUTO_TEST_CASE(dead_link_of_several_is_path_ecmp_alone_until_an_end_has_ch
     BOOST_TEST(verdicts_of(o)[0].id == "gid.stale");
 }
 
+BOOST_AUTO_TEST_CASE(way_around_short_links_is_packets_that_are_smaller_than_those_that_were_lost) {
+    const auto fix_at = [](std::uint32_t pinned, std::uint32_t netdev) {
+        auto o = good();
+        for (auto* e : {&o.pairs[0].a, &o.pairs[0].b, &o.a_later, &o.b_later})
+            e->netdev_mtu_bytes = e->port_netdev_mtu_bytes = netdev;
+        o.pinned_mtu_bytes = pinned;
+        o.a_paths.large_failed = 2;
+        const auto told = verdicts_of(o).at(0);
+        BOOST_TEST(told.id == "mtu.ecmp");
+        return told.fix;
+    };
+    using lines = std::vector<std::string>;
+    const std::string raise = "[switch] raise the MTU of every link of the group to at least ";
+    BOOST_TEST(fix_at(0, 9000) ==
+               (lines{raise + "4162", "[node-a] ip link set eth0 mtu 1500",
+                      "[node-b] ip link set eth0 mtu 1500", "[node-a] rvget check node-b"}));
+    // The packets that got lost were of the path MTU that was asked for.
+    BOOST_TEST(fix_at(2048, 9000).front() == raise + "2114");
+    BOOST_TEST(fix_at(1024, 9000) ==
+               (lines{raise + "1090", "[node-a] rvget check node-b --mtu 512"}));
+    BOOST_TEST(fix_at(0, 1500) == (lines{raise + "1090", "[node-a] rvget check node-b --mtu 512"}));
+    BOOST_TEST(fix_at(256, 9000) == (lines{raise + "322", "[node-a] rvget check node-b"}));
+}
+
 BOOST_AUTO_TEST_CASE(no_pair_at_all_is_a_failed_choice) {
     observations o;
     o.no_gid_at = "node-b";

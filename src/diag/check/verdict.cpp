@@ -327,18 +327,23 @@ private:
         const auto& p = by_a ? o_.a_paths : o_.b_paths;
         const auto& from = by_a ? b_ : a_;
         const auto& to = by_a ? a_ : b_;
-        const auto common = common_mtu(a_, b_);
-        // Until the link is mended: packets of the next smaller kind.
-        const auto mtu = common > 1024 ? 1500U : std::max(1280U, common / 2 + 88);
-        return {"mtu.ecmp",
-                outcome::fail,
+        const auto mtu = path_mtu(o_);
+        const auto bytes = needed(mtu, is_ipv4(a_.gid));
+        std::vector<std::string> fix{
+            "[switch] raise the MTU of every link of the group to at least " + text(bytes + 18)};
+        // Until then, smaller packets. A netdev of 1500 gives 1024; one for less than that is
+        // nothing to run a host with.
+        if (mtu > 1024) {
+            fix.insert(fix.end(), {set_mtu(a_, 1500), set_mtu(b_, 1500), again()});
+        } else {
+            fix.push_back(again(mtu > 256 ? " --mtu " + text(mtu / 2) : ""));
+        }
+        return {"mtu.ecmp", outcome::fail,
                 text(p.large_failed) + " of " + text(p.tried) +
-                    " queue pairs, by their UDP source ports, lose packets of " +
-                    text(needed(common, is_ipv4(a_.gid))) + " bytes from " + from.host + " to " +
-                    to.host + ": some of the parallel links have a smaller MTU",
-                {"[switch] raise the MTU of every link of the group to at least " +
-                     text(needed(common, is_ipv4(a_.gid)) + 18),
-                 set_mtu(a_, mtu), set_mtu(b_, mtu), again()}};
+                    " queue pairs, by their UDP source ports, lose packets of " + text(bytes) +
+                    " bytes from " + from.host + " to " + to.host +
+                    ": some of the parallel links have a smaller MTU",
+                std::move(fix)};
     }
 
     [[nodiscard]] std::string other_way(const ladder_seen& way) const {
