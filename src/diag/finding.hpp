@@ -10,6 +10,7 @@
 
 namespace rvget::diag {
 
+/// In the order of severity.
 enum class outcome : std::uint8_t { pass, skip, warn, fail, error };
 std::string_view to_string(outcome o) noexcept;
 

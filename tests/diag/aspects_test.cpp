@@ -171,7 +171,16 @@ const std::vector<row>& rows() {
         {"path.hops", outcome::skip, [](auto& o) { o.forward.ttl = o.reverse.ttl = 0; }},
         {"path.ecmp", outcome::fail, [](auto& o) { o.a_paths.large_failed = 2; }},
         {"path.ecmp", outcome::fail, [](auto& o) { o.b_paths.small_failed = 1; }},
-        {"path.ecmp", outcome::pass, [](auto& o) { o.b_paths.large_failed = 8; }},
+        // Whatever keeps all of them out, it is not one link.
+        {"path.ecmp", outcome::skip, [](auto& o) { o.b_paths.large_failed = 8; }},
+        {"path.ecmp", outcome::fail,
+         [](auto& o) { o.b_paths.large_failed = 8, o.a_paths.small_failed = 1; }},
+        // Two of each kind are enough, one is not, and a time that ran out is no fault of links.
+        {"path.ecmp", outcome::fail, [](auto& o) { o.b_paths = {.tried = 4, .small_failed = 2}; }},
+        {"path.ecmp", outcome::skip, [](auto& o) { o.b_paths = {.tried = 4, .small_failed = 3}; }},
+        {"path.ecmp", outcome::skip, [](auto& o) { o.b_paths = {.tried = 3, .small_failed = 1}; }},
+        {"path.ecmp", outcome::skip, [](auto& o) { o.b_paths = {.tried = 4, .small_failed = 4}; }},
+        {"path.ecmp", outcome::skip, [](auto& o) { o.b_paths = {.tried = 3}; }},
         {"path.ecmp", outcome::warn,
          [](auto& o) { o.b_paths.small_failed = 4, o.b_paths.repeated = 1; }},
         {"path.ecmp", outcome::skip, [](auto& o) { o.a_paths = o.b_paths = {}; }},

@@ -1,6 +1,9 @@
 // What a check asks its two ends, and what it takes of their answers.
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
+#include <set>
 
 #include <boost/json/serialize.hpp>
 #include <boost/test/unit_test.hpp>
@@ -15,26 +18,39 @@ namespace json = boost::json;
 
 namespace {
 
+constexpr std::uint64_t soak_timeout_exponent = 17;
 const std::string retry_exceeded = "transport retry counter exceeded";
+
+/// The answer of a READ that brought nothing.
+void fail_read(json::object& answer) {
+    answer["status"] = retry_exceeded;
+    answer["wrong"] = 1;
+    answer["written"] = 0;
+}
 
 struct two_ends {
     two_ends() { a.meet(b); }
     rvget::result<observations> observed() {
         check_wishes wishes;
         wishes.reads = 10;
-        return observe(a, b, wishes, [](const observations&) {});
+        return observe(
+            a, b, wishes, [](const observations&) {}, [this] { return now; });
+    }
+    /// Queue pairs whose numbers `dead` is true for bring nothing; how long each READ of them took.
+    void lose(const std::function<bool(std::uint32_t)>& dead, std::chrono::seconds took = {}) {
+        for (auto* end : {&a, &b}) {
+            end->change = [=, this](const auto& what, const auto&, auto& answer) {
+                if (what != "read" || !dead(end->number)) return;
+                fail_read(answer);
+                now += took;
+            };
+        }
     }
 
     scripted_end a{end("node-a", "10.0.0.1", 1)};
     scripted_end b{end("node-b", "10.0.0.2", 3)};
+    std::chrono::steady_clock::time_point now{};
 };
-
-/// READs that bring nothing.
-void fail_read(json::object& answer) {
-    answer["status"] = retry_exceeded;
-    answer["wrong"] = 1;
-    answer["written"] = 0;
-}
 
 using change = scripted_end::change_function;
 
@@ -123,6 +139,78 @@ BOOST_AUTO_TEST_CASE(no_text_of_an_end_becomes_part_of_a_command) {
         }
     }
     BOOST_TEST(taken > 100);
+}
+
+BOOST_AUTO_TEST_CASE(parallel_reads_end_as_soon_as_links_are_seen_to_differ) {
+    two_ends ends;
+    // The first READs of one byte meet a link that is well, and so do the large ones.
+    ends.lose([](auto number) { return number > 9 && number % 2 == 0; });
+    const auto seen = ends.observed();
+    BOOST_REQUIRE(seen);
+    BOOST_TEST(seen->a_paths.some_fail());
+    BOOST_TEST(seen->a_paths.tried == 4);
+    BOOST_TEST(seen->a_paths.small_failed == 2);
+}
+
+BOOST_AUTO_TEST_CASE(half_dead_links_are_seen_where_the_first_four_queue_pairs_all_met_dead_ones) {
+    two_ends ends;
+    // Both READs of one byte and their repetitions meet them, too, so that no pair is well.
+    ends.lose([](auto number) { return number <= 4 || (number - 5) % 8 < 4; });
+    const auto seen = ends.observed();
+    BOOST_REQUIRE(seen);
+    BOOST_TEST(!seen->pairs.front().ok());
+    BOOST_TEST(seen->a_paths.some_fail());
+}
+
+BOOST_AUTO_TEST_CASE(links_that_are_all_dead_are_not_told_apart) {
+    two_ends ends;
+    ends.lose([](auto) { return true; });
+    const auto seen = ends.observed();
+    BOOST_REQUIRE(seen);
+    BOOST_TEST(seen->a_paths.tried == paths_seen::enough);
+    BOOST_TEST(seen->a_paths.none_passes());
+    BOOST_TEST(!seen->a_paths.some_fail());
+}
+
+BOOST_AUTO_TEST_CASE(parallel_reads_leave_time_for_the_rest_of_a_check) {
+    using namespace std::chrono_literals;
+    two_ends ends;
+    ends.lose([](auto) { return true; }, 10s);
+    const auto seen = ends.observed();
+    BOOST_REQUIRE(seen);
+    BOOST_TEST((ends.now.time_since_epoch() <= 40s));
+    BOOST_TEST(seen->a_paths.tried < paths_seen::enough);
+    BOOST_TEST(!seen->a_paths.none_passes());
+}
+
+BOOST_AUTO_TEST_CASE(queue_pairs_of_the_same_numbers_are_one_path) {
+    two_ends ends;
+    const auto one_number = [](const auto& what, const auto&, auto& answer) {
+        if (what == "make") answer["number"] = 17;
+    };
+    ends.a.change = one_number;
+    const auto differing = ends.observed();
+    ends.b.change = one_number;
+    const auto same = ends.observed();
+    BOOST_REQUIRE((differing && same));
+    BOOST_TEST(differing->a_paths.tried == paths_seen::enough);
+    BOOST_TEST(same->a_paths.tried == 1);
+}
+
+BOOST_AUTO_TEST_CASE(
+    patient_reads_end_before_they_are_cut_on_a_device_that_takes_four_times_as_long) {
+    two_ends ends;
+    ends.lose([](auto number) { return number > 9 && number % 2 == 0; });
+    BOOST_REQUIRE(ends.observed());
+    std::uint64_t longest = 0;
+    for (const auto& request : ends.a.asked) {
+        const auto* exponent = request.if_contains("timeout_exponent");
+        const auto n = exponent == nullptr ? 0 : exponent->to_number<std::uint64_t>();
+        if (n != soak_timeout_exponent) longest = std::max(longest, n);
+    }
+    constexpr std::uint64_t read_limit_us = 3'000'000, tries = 5, slowest = 4;
+    BOOST_TEST(longest > 14);
+    BOOST_TEST((4096ULL << longest) / 1000 * tries * slowest < read_limit_us);
 }
 
 BOOST_AUTO_TEST_CASE(link_address_that_is_none_ends_the_check) {

@@ -26,8 +26,7 @@ struct both_ends {
     std::vector<std::string> fix;
 
     void add(outcome end, const std::string& say, std::vector<std::string> mend = {}) {
-        // In the order of severity: pass, warn, fail (see outcome).
-        if (end == outcome::fail || (end == outcome::warn && how == outcome::pass)) how = end;
+        how = std::max(how, end);  // outcomes are in the order of severity
         words += (words.empty() ? "" : "; ") + say;
         fix.insert(fix.end(), mend.begin(), mend.end());
     }
@@ -167,16 +166,19 @@ private:
             if (p->tried == 0) continue;
             auto words = "READs by " + from->host + " over " + text(p->tried) +
                          " queue pairs, each with a UDP source port of its own: ";
-            if (p->failed() == 0) {
+            if (p->failed() == 0 && p->decided()) {
                 seen.add(outcome::pass, words + "all pass");
-            } else if (p->repeated > 0) {
+            } else if (p->failed() > 0 && p->repeated > 0) {
                 seen.add(
                     outcome::warn,
                     words + text(p->failed()) + " fail and " + text(p->repeated) +
                         " come late or with another error: packets are lost, whatever the link",
                     {on(from->host, "rvget doctor --watch 10")});
-            } else if (!p->some_fail()) {
-                seen.add(outcome::pass, words + "none passes, so no single link is to blame");
+            } else if (!p->decided()) {
+                seen.add(outcome::skip,
+                         words + text(p->failed()) + " fail, and so few tell nothing");
+            } else if (p->none_passes()) {
+                seen.add(outcome::skip, words + "none passes, so that links cannot be told apart");
             } else {
                 words += text(p->small_failed) + " bring nothing, " + text(p->large_failed) +
                          " lose full packets: one link of several that share the traffic is broken";

@@ -99,7 +99,9 @@ BOOST_DESCRIBE_STRUCT(route_seen, (),
 /// READs over queue pairs of their own: a fabric of parallel links sends each pair, by its UDP
 /// source port, over one of them.
 struct paths_seen {
-    std::uint32_t tried = 0;
+    static constexpr std::uint32_t enough = 8;
+
+    std::uint32_t tried = 0;         ///< pairs of queue pair numbers, each another one
     std::uint32_t small_failed = 0;  ///< READ of one byte
     std::uint32_t large_failed = 0;  ///< READ of a full packet, where one byte came
     /// READs that no link explains: they came after a time-out, or failed not for want of an
@@ -107,9 +109,15 @@ struct paths_seen {
     std::uint32_t repeated = 0;
 
     [[nodiscard]] std::uint32_t failed() const { return small_failed + large_failed; }
+    [[nodiscard]] bool none_passes() const { return tried >= enough && failed() == tried; }
+    /// Whether more of them would say nothing else: two that fail and two that pass show that links
+    /// differ, and only so many that are all alike that they do not.
+    [[nodiscard]] bool decided() const {
+        return tried >= enough || (failed() >= 2 && tried - failed() >= 2);
+    }
     /// Some links pass everything and some nothing; what passes now and then is loss.
     [[nodiscard]] bool some_fail() const {
-        return failed() > 0 && failed() < tried && repeated == 0;
+        return decided() && failed() > 0 && failed() < tried && repeated == 0;
     }
 };
 BOOST_DESCRIBE_STRUCT(paths_seen, (), (tried, small_failed, large_failed, repeated))

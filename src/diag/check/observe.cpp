@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <set>
 #include <type_traits>
+#include <utility>
 
 #include "base/printable.hpp"
 #include "diag/check/verdict.hpp"
@@ -19,12 +21,14 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t best_of_each = 3;
 // Acknowledge timeouts (4.096 us x 2^n, five times) of READs that are not to fail by a CPU that was
-// away for a moment: of one that is repeated, 1.3 s; where each retry is counted, 2.7 s.
+// away for a moment: of one that is repeated, 0.7 s; where each retry is counted, 2.7 s. A device
+// may take four times as long, and a READ is given 3 s.
 constexpr std::uint32_t usual_exponent = 14;
-constexpr std::uint32_t patient_exponent = 16;
+constexpr std::uint32_t patient_exponent = 15;
 constexpr std::uint32_t soak_exponent = 17;
-constexpr auto patience = 10s;  // for repeating, within the 60 s of a check
-constexpr std::uint32_t parallel_paths = 8;
+// Within the 60 s of a check, from its start on.
+constexpr auto patience = 10s;  // for repeating
+constexpr auto parallel_reads_until = 30s;
 
 /// Whether the READ may have failed by a moment's trouble: nothing came back, or the queue pair was
 /// in error before it. All else is an answer.
@@ -107,8 +111,8 @@ bool is_number(const std::string& text) {
 class session {
 public:
     session(check_end& a, check_end& b, const check_wishes& wishes,
-            const std::function<void(const observations&)>& so_far)
-        : a_(a), b_(b), wishes_(wishes), so_far_(so_far) {}
+            const std::function<void(const observations&)>& so_far, const clock_function& now)
+        : a_(a), b_(b), wishes_(wishes), so_far_(so_far), now_(now) {}
 
     observations run() {
         const auto a_facts = ask(a_, {{"ask", "facts"}});
@@ -392,6 +396,11 @@ private:
         return p;
     }
 
+    /// Of a queue pair that was made.
+    static std::uint32_t number_of(const json::object& made) {
+        return made.at("number").to_number<std::uint32_t>();
+    }
+
     static json::object counters(check_end& end) {
         return counters_of(ask(end, {{"ask", "counters"}}));
     }
@@ -461,8 +470,7 @@ private:
     read_seen read_surely(check_end& reader, check_end& other, const end_point& er,
                           const end_point& eo, probes& made, std::uint32_t bytes) {
         auto first = read(reader, other, made.b, made.seed, bytes, 1).first;
-        if (!worth_repeating(first) || std::chrono::steady_clock::now() - begun_ > patience)
-            return first;
+        if (!worth_repeating(first) || now_() - begun_ > patience) return first;
         made = connect(reader, other, er, eo, patient_exponent);
         return made.ok() ? read(reader, other, made.b, made.seed, bytes, 1).first : first;
     }
@@ -524,9 +532,13 @@ private:
     paths_seen parallel_reads(check_end& reader, check_end& other, const end_point& er,
                               const end_point& eo, std::uint32_t timeout_exponent) {
         paths_seen seen;
-        while (seen.tried < parallel_paths) {
+        // The UDP source port comes of the numbers: a pair that had them before goes the same way.
+        std::set<std::pair<std::uint32_t, std::uint32_t>> numbers;
+        for (std::uint32_t i = 0; i < 2 * paths_seen::enough && !seen.decided(); ++i) {
+            if (now_() - begun_ > parallel_reads_until) break;
             const auto made = connect(reader, other, er, eo, timeout_exponent);
-            if (!made.ok()) return seen;
+            if (!made.ok()) break;
+            if (!numbers.emplace(number_of(made.a), number_of(made.b)).second) continue;
             ++seen.tried;
             const auto comes = [&](std::uint32_t bytes) {
                 const auto r = bare_read(reader, made.b, made.seed, bytes, 1).first;
@@ -540,8 +552,6 @@ private:
             } else if (!comes(path_mtu(er, eo))) {
                 ++seen.large_failed;
             }
-            // The more fail, the less it can be one link of many.
-            if (seen.tried == parallel_paths / 2 && seen.failed() == seen.tried) break;
         }
         return seen;
     }
@@ -602,15 +612,17 @@ private:
     const std::function<void(const observations&)>& so_far_;
     observations o_;
     std::uint32_t seed_ = 0;
-    std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+    const clock_function& now_;
+    const std::chrono::steady_clock::time_point begun_ = now_();
 };
 
 }  // namespace
 
 result<observations> observe(check_end& a, check_end& b, const check_wishes& wishes,
-                             const std::function<void(const observations&)>& so_far) {
+                             const std::function<void(const observations&)>& so_far,
+                             const clock_function& now) {
     try {
-        return session(a, b, wishes, so_far).run();
+        return session(a, b, wishes, so_far, now).run();
     } catch (const broken_off& lost) {
         return failure{connection_errc::lost, lost.why};
     } catch (const std::exception& e) {

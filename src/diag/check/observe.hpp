@@ -1,6 +1,7 @@
 #pragma once
 // Runs the probes of a check over two ends.
 
+#include <chrono>
 #include <functional>
 #include <string>
 
@@ -21,9 +22,13 @@ struct check_wishes {
     std::string own_address, peer_address;  ///< of the control connection
 };
 
+using clock_function = std::function<std::chrono::steady_clock::time_point()>;
+
 /// Blocking for as long as the probes take, each at most a few seconds. Calls `so_far` whenever
-/// there is more to tell.
-[[nodiscard]] result<observations> observe(check_end& a, check_end& b, const check_wishes& wishes,
-                                           const std::function<void(const observations&)>& so_far);
+/// there is more to tell. What takes long and can be left out is, once `now` says that it is late.
+[[nodiscard]] result<observations> observe(
+    check_end& a, check_end& b, const check_wishes& wishes,
+    const std::function<void(const observations&)>& so_far,
+    const clock_function& now = &std::chrono::steady_clock::now);
 
 }  // namespace rvget::diag

@@ -46,8 +46,8 @@ const std::vector<path_finding>& path_findings() {
          "The next hop is the peer's netdev; warns of a router, fails where another host answers."},
         {"path.hops", "Routers between, by the TTL of UDP packets, against the hop limit."},
         {"path.ecmp",
-         "READs over eight queue pairs, each with a UDP source port of its own; fails where some "
-         "pass and some do not."},
+         "READs over up to eight queue pairs, each with a UDP source port of its own; fails where "
+         "some pass and some do not, skipped where none passes or too few were tried."},
         {"path.oversize", "No port counts frames that are too large for it while READs run."},
         {"path.tclass",
          "Packets arrive on the priority on which they left, by the ports' counters."},
