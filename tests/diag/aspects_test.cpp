@@ -55,6 +55,12 @@ const std::vector<row>& rows() {
              o.forward.passed.clear();
              o.a_route = {.asked = true, .error = "no route to 10.0.0.2"};
          }},
+        // There must be a way, whatever the kernel says.
+        {"path.ladder.forward", outcome::fail,
+         [](auto& o) {
+             o.forward.passed = {304, 1072};
+             o.a_route = {.asked = true, .error = "no route to 10.0.0.2"};
+         }},
         {"path.ladder.reverse", outcome::fail, [](auto& o) { o.reverse.passed = {304}; }},
         {"path.depth", outcome::warn, [](auto& o) { o.pairs[0].b.max_read_depth = 1; }},
         {"path.pkey", outcome::fail, [](auto& o) { o.pairs[0].b.pkeys = {"0x8001"}; }},
@@ -147,25 +153,78 @@ const std::vector<row>& rows() {
         {"path.route", outcome::warn,
          [](auto& o) { o.b_route = {.asked = true, .error = "no route to 10.0.0.1"}; }},
         {"path.route", outcome::warn, [](auto& o) { o.a_route.netdev = "eth9"; }},
-        {"path.route", outcome::pass, [](auto& o) { o.a_route.source = "10.0.0.77"; }},
+        // To itself: well where both ends are on one host, a duplicate address where they are not.
         {"path.route", outcome::pass,
+         [](auto& o) {
+             o.pairs[0].b.host = o.pairs[0].a.host;
+             o.a_route.local = true;
+             o.a_route.netdev = "lo";
+         }},
+        {"path.route", outcome::fail,
          [](auto& o) {
              o.a_route.local = true;
              o.a_route.netdev = "lo";
          }},
-        {"path.route", outcome::skip, [](auto& o) { o.a_route = {}; }},
-        {"path.neighbour", outcome::fail, [](auto& o) { o.b_route.next_hop_state = "failed"; }},
-        {"path.neighbour", outcome::warn, [](auto& o) { o.a_route.next_hop_state = "stale"; }},
+        {"path.route", outcome::skip, [](auto& o) { o.a_route = o.b_route = {}; }},
+        {"path.route", outcome::skip, [](auto& o) { o.b_route = {.silent = true}; }},
+        // What one end tells counts, whatever the other one does.
+        {"path.route", outcome::warn,
+         [](auto& o) {
+             o.a_route.netdev = "eth9";
+             o.b_route = {.silent = true};
+         }},
+        {"path.neighbour", outcome::fail,
+         [](auto& o) {
+             o.b_route.next_hop_state = "failed";
+             o.pairs[0].b_reads = silent(1);
+         }},
+        {"path.neighbour", outcome::warn, [](auto& o) { o.b_route.next_hop_state = "failed"; }},
         {"path.neighbour", outcome::fail,
          [](auto& o) {
              o.a_route.next_hop_state = "incomplete";
              o.b_route.next_hop_state = "stale";
+             o.pairs[0].b_reads = silent(1);
+         }},
+        // READs show what the table does not know; where there are none, nothing does.
+        {"path.neighbour", outcome::pass, [](auto& o) { o.a_route.next_hop_state = "stale"; }},
+        {"path.neighbour", outcome::warn,
+         [](auto& o) {
+             o.a_route.next_hop_state = "stale";
+             o.pairs[0].b_reads = silent(1);
+         }},
+        {"path.neighbour", outcome::warn,
+         [](auto& o) {
+             o.a_route.next_hop_state = "delay";
+             o.pairs[0].b_reads = silent(1);
+         }},
+        {"path.neighbour", outcome::pass,
+         [](auto& o) {
+             o.a_route.next_hop_state = "permanent";
+             o.pairs[0].b_reads = silent(1);
          }},
         {"path.neighbour", outcome::skip, [](auto& o) { o.a_route = o.b_route = {}; }},
-        {"path.l2", outcome::fail, [](auto& o) { o.a_route.next_hop_mac = "02:00:00:00:00:09"; }},
+        // A neighbour on a netdev that is not RDMA's says nothing of it.
+        {"path.neighbour", outcome::skip,
+         [](auto& o) {
+             o.a_route.netdev = o.b_route.netdev = "eth9";
+             o.a_route.next_hop_state = "failed";
+             o.pairs[0].b_reads = silent(1);
+         }},
+        {"path.l2", outcome::fail,
+         [](auto& o) {
+             o.a_route.next_hop_mac = "02:00:00:00:00:09";
+             o.pairs[0].b_reads = silent(1);
+         }},
+        {"path.l2", outcome::warn, [](auto& o) { o.a_route.next_hop_mac = "02:00:00:00:00:09"; }},
         {"path.l2", outcome::warn, [](auto& o) { o.a_route.gateway = "10.0.0.254"; }},
         {"path.l2", outcome::skip,
          [](auto& o) { o.a_route.next_hop_mac = o.b_route.next_hop_mac = ""; }},
+        {"path.l2", outcome::skip,
+         [](auto& o) {
+             o.a_route.netdev = o.b_route.netdev = "eth9";
+             o.a_route.next_hop_mac = "02:00:00:00:00:09";
+             o.pairs[0].b_reads = silent(1);
+         }},
         {"path.hops", outcome::pass, [](auto& o) { o.forward.ttl = 61; }},
         {"path.hops", outcome::fail, [](auto& o) { o.forward.ttl = 24, o.hop_limit = 40; }},
         {"path.hops", outcome::skip, [](auto& o) { o.forward.ttl = o.reverse.ttl = 0; }},
@@ -291,7 +350,7 @@ BOOST_AUTO_TEST_CASE(redacted_report_names_neither_host_nor_address) {
     o.peer = "node-b.example.org --port 7";
     o.pairs[0].a.mac = "aa:bb:cc:dd:ee:01", o.pairs[0].b.mac = "aa:bb:cc:dd:ee:02";
     o.a_route.next_hop_mac = "aa:bb:cc:dd:ee:03", o.a_route.gateway = "10.0.0.254";
-    o.b_route.source = "10.0.0.88";
+    o.b_route.gateway = "10.0.0.88";
     o.b_firewall = "ip saddr 10.0.0.1 udp dport 4791 drop";
     o.b_doctor = {{"gid.missing", "rxe0/1", "10.0.0.99 on eth0 has no GID"}};
     for (auto* r : {&o.pairs[0].a_reads, &o.pairs[0].b_reads}) *r = silent(1);

@@ -213,6 +213,41 @@ BOOST_AUTO_TEST_CASE(
     BOOST_TEST((4096ULL << longest) / 1000 * tries * slowest < read_limit_us);
 }
 
+BOOST_AUTO_TEST_CASE(route_and_neighbour_are_asked_for_as_rdma_uses_them) {
+    two_ends ends;
+    BOOST_REQUIRE(ends.observed());
+    const auto asked = [](const scripted_end& end, std::string_view what) {
+        const auto found = std::find_if(end.asked.begin(), end.asked.end(), [&](const auto& one) {
+            return one.at("ask").as_string() == what;
+        });
+        return found == end.asked.end() ? json::object() : *found;
+    };
+    // Of another source there may be another route, and on another netdev another neighbour.
+    BOOST_TEST(
+        (asked(ends.a, "route") ==
+         json::object{
+             {"ask", "route"}, {"to", "10.0.0.2"}, {"from", "10.0.0.1"}, {"netdev", "eth0"}}));
+    BOOST_TEST(asked(ends.b, "route").at("from").as_string() == "10.0.0.2");
+    for (const auto* end : {&ends.a, &ends.b})
+        BOOST_TEST(asked(*end, "neighbour").at("netdev").as_string() == "eth0");
+}
+
+BOOST_AUTO_TEST_CASE(listener_that_knows_no_routes_is_said_not_to_tell) {
+    two_ends ends;
+    ends.b.change = [](const auto& what, const auto&, auto& answer) {
+        if (what == "route") answer = {{"error", "no such request: route"}};
+    };
+    const auto seen = ends.observed();
+    BOOST_REQUIRE(seen);
+    BOOST_TEST((seen->b_route.silent && !seen->b_route.asked && !seen->a_route.silent));
+    const auto all = judge_path(*seen);
+    const auto route =
+        std::find_if(all.begin(), all.end(), [](const auto& f) { return f.id == "path.route"; });
+    BOOST_REQUIRE((route != all.end()));
+    BOOST_TEST((route->outcome == outcome::skip));
+    BOOST_TEST(route->message.find("node-b does not tell its route") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(link_address_that_is_none_ends_the_check) {
     two_ends ends;
     ends.b.change = [](const auto& what, const auto&, auto& answer) {

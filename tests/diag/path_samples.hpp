@@ -49,7 +49,6 @@ inline observations good() {
     const auto direct = [](const end_point& from, const end_point& to) {
         return route_seen{.asked = true,
                           .netdev = from.netdev,
-                          .source = from.gid,
                           .next_hop_mac = to.mac,
                           .next_hop_state = "reachable"};
     };

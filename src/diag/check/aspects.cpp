@@ -185,7 +185,8 @@ private:
     }
     void ladder(const char* id, const ladder_seen& l, const route_seen& way) {
         // RDMA finds a peer on its link without a route, plain UDP does not.
-        if (!way.error.empty()) return aspect(id, outcome::skip, "depends on path.route");
+        if (!way.error.empty() && l.passed.empty())
+            return aspect(id, outcome::skip, "depends on path.route");
         if (!l.ran()) return aspect(id, outcome::skip, "no addresses that UDP can use");
         const auto broken = broken_at(l);
         // What the ends agree on needs no more than a first WRITE: 12 bytes over a READ response.

@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
+#include <filesystem>
 #include <future>
 #include <span>
-#include <sstream>
+#include <thread>
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -62,6 +64,11 @@ std::string string_of(const json::object& o, const char* key) {
 }
 std::uint64_t number_of(const json::object& o, const char* key) {
     return o.at(key).to_number<std::uint64_t>();
+}
+
+/// A link-local address is one of each link.
+std::string with_scope(const std::string& address, const std::string& netdev) {
+    return address.starts_with("fe8") ? address + "%" + netdev : address;
 }
 
 /// The name of the errno in a failure's detail ("... ETIMEDOUT (110, ..."), else the detail.
@@ -177,7 +184,10 @@ private:
         auto* v6 = reinterpret_cast<sockaddr_in6*>(&storage);
         v6->sin6_family = AF_INET6;
         v6->sin6_port = htons(port);
-        ::inet_pton(AF_INET6, text.c_str(), &v6->sin6_addr);
+        const auto scope = text.find('%');
+        if (scope != std::string::npos)
+            v6->sin6_scope_id = ::if_nametoindex(text.c_str() + scope + 1);
+        ::inet_pton(AF_INET6, text.substr(0, scope).c_str(), &v6->sin6_addr);
         return {storage, static_cast<socklen_t>(sizeof(sockaddr_in6))};
     }
 
@@ -260,7 +270,7 @@ public:
             if (what == "cm_listen") return listen_cm(request);
             if (what == "cm_connect") return connect_cm(request);
             if (what == "cm_result") return accepted_cm();
-            if (what == "neighbour") return neighbour(string_of(request, "address"));
+            if (what == "neighbour") return neighbour(request);
             if (what == "route") return route(request);
             if (what == "port_counters") return port_counters(string_of(request, "netdev"));
             return {{"error", "no such request: " + what}};
@@ -288,25 +298,42 @@ private:
         return all;
     }
 
-    static json::object neighbour(const std::string& address) {
-        const auto known = inventory::neighbour_of(address);
-        return {{"mac", known.mac}, {"state", known.state}};
+    /// A client of an older version names no netdev.
+    static json::object neighbour(const json::object& request) {
+        const auto* netdev = request.if_contains("netdev");
+        const auto known =
+            inventory::neighbour_of(string_of(request, "address"),
+                                    netdev == nullptr ? "" : std::string(netdev->as_string()));
+        return {{"mac", known.mac}};
     }
     /// "error" is for requests that fail; that there is no route is an answer.
     static json::object route(const json::object& request) {
-        auto to = string_of(request, "to");
-        if (to.starts_with("fe8")) to += "%" + string_of(request, "netdev");
-        const auto found = inventory::route_to(to);
+        const auto to = string_of(request, "to");
+        const auto* from = request.if_contains("from");  // not of an older version
+        const auto found =
+            inventory::route_to(with_scope(to, string_of(request, "netdev")),
+                                from == nullptr ? "" : std::string(from->as_string()));
         if (!found) return {{"none", found.error().detail}};
-        const auto hop = found->gateway.empty() ? string_of(request, "to") : found->gateway;
-        auto next_hop = inventory::neighbour_of(hop);
-        if (next_hop.state == "stale") {
-            // Only looked at, not used, for a while: the kernel asks it again when somebody sends.
-            static_cast<void>(datagrams(found->source).send(hop, discard_port, {shortest_packet}));
-            next_hop = inventory::neighbour_of(hop);
-        }
+        const auto next_hop = found->local ? inventory::neighbour() : next_hop_of(to, *found);
         return {{"local", found->local},     {"netdev", found->netdev}, {"source", found->source},
                 {"gateway", found->gateway}, {"mac", next_hop.mac},     {"state", next_hop.state}};
+    }
+    /// Where the kernel does not know that it answers, it asks once more as soon as somebody sends;
+    /// some states only say for seconds yet that it has not asked.
+    static inventory::neighbour next_hop_of(const std::string& to,
+                                            const inventory::kernel_route& way) {
+        const auto& hop = way.gateway.empty() ? to : way.gateway;
+        auto known = inventory::neighbour_of(hop, way.netdev);
+        if (inventory::known_to_answer(known.state)) return known;
+        static_cast<void>(datagrams(with_scope(way.source, way.netdev))
+                              .send(with_scope(to, way.netdev), discard_port, {shortest_packet}));
+        const auto until = std::chrono::steady_clock::now() + 1s;
+        do {
+            std::this_thread::sleep_for(50ms);  // nothing tells of it without a privilege
+            known = inventory::neighbour_of(hop, way.netdev);
+        } while (!inventory::known_to_answer(known.state) &&
+                 std::chrono::steady_clock::now() < until);
+        return known;
     }
     static json::object port_counters(const std::string& netdev) {
         inventory::netdev port{.name = netdev};

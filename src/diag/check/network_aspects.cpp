@@ -7,10 +7,13 @@
 
 #include "diag/check/end.hpp"
 #include "diag/check/words.hpp"
+#include "fabric/inventory/neighbour.hpp"
 
 namespace rvget::diag {
 
 namespace {
+
+namespace inventory = fabric::inventory;
 
 constexpr std::array oversize_counters{"rx_oversize_pkts_phy", "rx_out_of_range_len_phy"};
 
@@ -57,14 +60,20 @@ private:
     [[nodiscard]] std::array<way, 2> ways() const {
         return {{{&o_.a_route, &a_, &b_}, {&o_.b_route, &b_, &a_}}};
     }
-    [[nodiscard]] bool asked() const { return o_.a_route.asked && o_.b_route.asked; }
+    /// Whether READs show that the way works, whatever the tables say.
+    [[nodiscard]] bool works() const { return o_.pairs.front().ok(); }
 
     void routes() {
-        if (!asked()) return skip("path.route", "not asked for between these GIDs");
         both_ends seen;
         for (const auto& [r, from, to] : ways()) {
-            const auto show = on(from->host, "ip route get " + to->gid);
-            if (!r->error.empty() && o_.pairs.front().ok()) {
+            const auto show =
+                on(from->host, "ip route get " + to->gid + " from " + from->gid +
+                                   (to->gid.starts_with("fe8") ? " oif " + from->netdev : ""));
+            if (r->silent) {
+                seen.add(outcome::skip, from->host + " does not tell its route");
+            } else if (!r->asked) {
+                continue;
+            } else if (!r->error.empty() && works()) {
                 seen.add(outcome::warn,
                          from->host + " has " + r->error +
                              ", and it works because hosts of one link answer for any of their "
@@ -72,55 +81,72 @@ private:
                          {show});
             } else if (!r->error.empty()) {
                 seen.add(outcome::fail, from->host + " has " + r->error, {show});
-            } else if (r->local) {
+            } else if (r->local && from->host == to->host) {
                 seen.add(outcome::pass, to->gid + " is on " + from->host + " itself");
+            } else if (r->local) {
+                seen.add(outcome::fail,
+                         from->host + " has " + to->gid + " of " + to->host +
+                             " as its own (duplicate address), and sends to itself",
+                         {on(from->host, "ip address show to " + to->gid),
+                          on(to->host, "ip address show to " + to->gid)});
             } else if (r->netdev != from->netdev) {
                 seen.add(outcome::warn,
                          from->host + " sends to " + to->gid + " by " + r->netdev + ", GID " +
                              name_of(*from) + " is of " + from->netdev +
                              ": TCP, UDP and RDMA take different ways",
                          {show});
-            } else if (r->source != from->gid) {
-                // The queue pair has its own source; only what else is sent there differs.
-                seen.add(outcome::pass, from->host + " sends to " + to->gid + " by " + r->netdev +
-                                            ", other than RDMA from " + r->source);
             } else {
                 seen.add(outcome::pass,
                          from->host + " sends to " + to->gid + " by " + r->netdev +
                              (r->gateway.empty() ? "" : " over router " + r->gateway));
             }
         }
+        if (seen.words.empty()) return skip("path.route", "not asked for between these GIDs");
         tell("path.route", seen);
+    }
+
+    /// Whether a next hop is known that is RDMA's.
+    static bool has_next_hop(const way& w) {
+        return w.route->asked && !w.route->local && w.route->netdev == w.from->netdev;
+    }
+    [[nodiscard]] std::string why_no_next_hop() const {
+        const bool elsewhere = std::ranges::any_of(ways(), [](const way& w) {
+            return w.route->asked && !w.route->local && w.route->error.empty() && !has_next_hop(w);
+        });
+        return elsewhere ? "depends on path.route: the kernel's way is not RDMA's"
+                         : "no next hop is known";
     }
 
     void neighbours() {
         both_ends seen;
-        for (const auto& [r, from, to] : ways()) {
-            if (!r->asked || r->local || r->next_hop_state.empty()) continue;
+        for (const auto& w : ways()) {
+            const auto& [r, from, to] = w;
+            if (!has_next_hop(w) || r->next_hop_state.empty()) continue;
             const auto& hop = r->gateway.empty() ? to->gid : r->gateway;
             const auto words = from->host + " has " + hop + " as " + r->next_hop_state;
             const bool none = r->next_hop_state == "failed" || r->next_hop_state == "incomplete";
             if (none) {
-                seen.add(outcome::fail,
+                seen.add(works() ? outcome::warn : outcome::fail,
                          words + ": it does not answer " + (is_ipv4(hop) ? "ARP" : "ND") + " on " +
-                             r->netdev,
+                             r->netdev + (works() ? ", and READs pass" : ""),
                          {on(from->host, "ip neigh show " + hop),
                           on(to->host, "ip address show dev " + to->netdev)});
+            } else if (works() || inventory::known_to_answer(r->next_hop_state)) {
+                seen.add(outcome::pass, words);
             } else {
-                seen.add(r->next_hop_state == "stale" ? outcome::warn : outcome::pass, words,
-                         r->next_hop_state == "stale"
-                             ? std::vector{on(from->host, "ping -c 1 " + hop)}
-                             : std::vector<std::string>());
+                seen.add(outcome::warn, words + ": whether it still answers is not known",
+                         {on(from->host, "ping -c 1 " + hop)});
             }
         }
-        if (seen.words.empty()) return skip("path.neighbour", "no neighbour was asked for");
+        if (seen.words.empty()) return skip("path.neighbour", why_no_next_hop());
         tell("path.neighbour", seen);
     }
 
     void link_addresses() {
         both_ends seen;
-        for (const auto& [r, from, to] : ways()) {
-            if (!r->asked || r->local || r->next_hop_mac.empty()) continue;
+        for (const auto& w : ways()) {
+            const auto& [r, from, to] = w;
+            if (!has_next_hop(w) || r->next_hop_mac.empty()) continue;
             if (!r->gateway.empty()) {
                 seen.add(outcome::warn,
                          "router " + r->gateway + " is between " + from->host + " and " + to->host +
@@ -131,13 +157,14 @@ private:
             } else if (to->mac == r->next_hop_mac) {
                 seen.add(outcome::pass, from->host + " sees " + to->netdev + " of " + to->host);
             } else {
-                seen.add(outcome::fail,
+                seen.add(works() ? outcome::warn : outcome::fail,
                          from->host + " sees " + r->next_hop_mac + " for " + to->gid + ", " +
-                             to->netdev + " of " + to->host + " is " + to->mac,
+                             to->netdev + " of " + to->host + " is " + to->mac +
+                             (works() ? ", and READs pass" : ""),
                          {on(from->host, "ip neigh show " + to->gid)});
             }
         }
-        if (seen.words.empty()) return skip("path.l2", "no link address is known");
+        if (seen.words.empty()) return skip("path.l2", why_no_next_hop());
         tell("path.l2", seen);
     }
 

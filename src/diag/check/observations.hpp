@@ -85,16 +85,17 @@ struct ladder_seen {
 };
 BOOST_DESCRIBE_STRUCT(ladder_seen, (), (sent, passed, refused, ttl))
 
-/// Where an end's kernel sends what goes to the other end's address.
+/// Where an end's kernel sends what goes from its GID's address to the other one's.
 struct route_seen {
-    bool asked = false;
-    std::string error;  ///< why there is none
+    bool asked = false;   ///< and told
+    bool silent = false;  ///< the end does not tell: it is of an older version
+    std::string error;    ///< why there is none
     bool local = false;
-    std::string netdev, source, gateway;
-    std::string next_hop_mac, next_hop_state;  ///< as the neighbour table has them
+    std::string netdev, gateway;
+    std::string next_hop_mac, next_hop_state;  ///< as the neighbour table of that netdev has them
 };
 BOOST_DESCRIBE_STRUCT(route_seen, (),
-                      (asked, error, local, netdev, source, gateway, next_hop_mac, next_hop_state))
+                      (asked, silent, error, local, netdev, gateway, next_hop_mac, next_hop_state))
 
 /// READs over queue pairs of their own: a fabric of parallel links sends each pair, by its UDP
 /// source port, over one of them.

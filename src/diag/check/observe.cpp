@@ -257,8 +257,8 @@ private:
         if (usable == o_.pairs.end()) return;
         o_.forward = ladder(a_, b_, usable->a, usable->b);
         o_.reverse = ladder(b_, a_, usable->b, usable->a);
-        o_.a_sees_mac = text_of(ask(a_, {{"ask", "neighbour"}, {"address", usable->b.gid}}), "mac");
-        o_.b_sees_mac = text_of(ask(b_, {{"ask", "neighbour"}, {"address", usable->a.gid}}), "mac");
+        o_.a_sees_mac = neighbour(a_, usable->a, usable->b);
+        o_.b_sees_mac = neighbour(b_, usable->b, usable->a);
     }
 
     void routes() {
@@ -271,17 +271,23 @@ private:
         o_.b_route = route(b_, b, a);
     }
 
+    static std::string neighbour(check_end& from, const end_point& own, const end_point& to) {
+        return text_of(
+            ask(from, {{"ask", "neighbour"}, {"address", to.gid}, {"netdev", own.netdev}}), "mac");
+    }
+
+    /// For packets that bear the GID's address: other routes may be for others.
     static route_seen route(check_end& from, const end_point& own, const end_point& to) {
-        const auto answer = ask(from, {{"ask", "route"}, {"to", to.gid}, {"netdev", own.netdev}});
-        if (!error_of(answer).empty()) return {};  // an older version
+        const auto answer = ask(
+            from, {{"ask", "route"}, {"to", to.gid}, {"from", own.gid}, {"netdev", own.netdev}});
+        if (!error_of(answer).empty()) return {.silent = true, .error = {}};
         route_seen seen{.asked = true, .error = {}};
         if (answer.contains("none")) {
             seen.error = "no route to " + to.gid;
             return seen;
         }
         seen.local = answer.at("local").as_bool();
-        seen.netdev = text_of(answer, "netdev"), seen.source = text_of(answer, "source");
-        seen.gateway = text_of(answer, "gateway");
+        seen.netdev = text_of(answer, "netdev"), seen.gateway = text_of(answer, "gateway");
         seen.next_hop_mac = text_of(answer, "mac"), seen.next_hop_state = text_of(answer, "state");
         return seen;
     }

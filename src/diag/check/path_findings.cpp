@@ -38,12 +38,15 @@ const std::vector<path_finding>& path_findings() {
          "What fails by B's own doctor, of its host and of the port in use; a warning where READs "
          "of one byte pass."},
         {"path.route",
-         "Each kernel sends to the other end's address by the netdev that RDMA uses; fails where "
-         "it "
-         "has no route."},
-        {"path.neighbour", "The next hop answers ARP or ND; warns where that is long ago."},
+         "Each kernel sends from its GID's address to the other one's by the netdev that RDMA "
+         "uses; "
+         "fails where the address is its own, too, and where it has no route and no READ passes."},
+        {"path.neighbour",
+         "The next hop answers ARP or ND, or READs; fails where it answers neither, warns where "
+         "that is not known."},
         {"path.l2",
-         "The next hop is the peer's netdev; warns of a router, fails where another host answers."},
+         "The next hop is the peer's netdev; warns of a router, fails where another host answers "
+         "and no READ passes."},
         {"path.hops", "Routers between, by the TTL of UDP packets, against the hop limit."},
         {"path.ecmp",
          "READs over up to eight queue pairs, each with a UDP source port of its own; fails where "

@@ -47,8 +47,7 @@ redaction::redaction(const observations& o, const std::string& peer) {
     }
     end(o.a_later, "host-a"), end(o.b_later, "host-b");
     mac(o.a_sees_mac), mac(o.b_sees_mac);
-    for (const auto* r : {&o.a_route, &o.b_route})
-        address(r->source), address(r->gateway), mac(r->next_hop_mac);
+    for (const auto* r : {&o.a_route, &o.b_route}) address(r->gateway), mac(r->next_hop_mac);
     host(o.no_gid_at, "host");
     host(peer, "host-b");
     host(o.peer.substr(0, o.peer.find(' ')), "host-b");  // options may follow

@@ -37,13 +37,14 @@ std::string text_of(int family, std::span<const std::byte> bytes) {
     return ::inet_ntop(family, bytes.data(), text.data(), text.size()) ? text.data() : "";
 }
 
-failure no_route(const std::string& address) {
+failure no_route(const std::string& address, const std::string& source) {
     const auto scope = address.find('%');
-    const auto asked = scope == std::string::npos
-                           ? address
-                           : address.substr(0, scope) + " dev " + address.substr(scope + 1);
-    return {connection_errc::connect_failed,
-            "the kernel has no route to " + address + "; see `ip route get " + asked + "`"};
+    auto asked = address.substr(0, scope);
+    if (!source.empty()) asked += " from " + source;
+    if (scope != std::string::npos) asked += " dev " + address.substr(scope + 1);
+    return {connection_errc::connect_failed, "the kernel has no route to " + address +
+                                                 (source.empty() ? "" : " from " + source) +
+                                                 "; see `ip route get " + asked + "`"};
 }
 
 bool is_unspecified(const sockaddr& of) {
@@ -71,7 +72,7 @@ result<std::vector<std::string>> resolve(const std::string& host) {
     return all;
 }
 
-result<kernel_route> route_to(const std::string& address) {
+result<kernel_route> route_to(const std::string& address, const std::string& source) {
     auto found = look_up(address, AI_NUMERICHOST);
     if (!found) return found.error();
     const auto* to = found->get()->ai_addr;
@@ -92,7 +93,7 @@ result<kernel_route> route_to(const std::string& address) {
         if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
             // What goes there goes by IPv4.
             return route_to(
-                text_of(AF_INET, std::as_bytes(std::span(v6->sin6_addr.s6_addr + 12, 4))));
+                text_of(AF_INET, std::as_bytes(std::span(v6->sin6_addr.s6_addr + 12, 4))), source);
         }
         if (IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) && v6->sin6_scope_id == 0) {
             return failure{request_errc::invalid_argument,
@@ -105,8 +106,18 @@ result<kernel_route> route_to(const std::string& address) {
         std::memcpy(destination.data(), &reinterpret_cast<const sockaddr_in*>(to)->sin_addr, bytes);
     }
     header.rtm_dst_len = static_cast<unsigned char>(bytes * 8);
+    std::array<std::byte, 16> bearing{};
+    if (!source.empty()) {
+        if (::inet_pton(family, source.c_str(), bearing.data()) != 1) {
+            return failure{
+                request_errc::invalid_argument,
+                "'" + source + "' is no address that a packet to " + address + " can bear"};
+        }
+        header.rtm_src_len = header.rtm_dst_len;
+    }
     netlink_request request(RTM_GETROUTE, 0, std::as_bytes(std::span(&header, 1)));
     request.add(RTA_DST, std::span(destination).first(bytes));
+    if (!source.empty()) request.add(RTA_SRC, std::span(bearing).first(bytes));
     if (scope != 0) request.add_u32(RTA_OIF, scope);
 
     kernel_route route;
@@ -118,8 +129,8 @@ result<kernel_route> route_to(const std::string& address) {
         const auto attributes = message.subspan(sizeof answer);
         answered = answer.rtm_type == RTN_UNICAST || answer.rtm_type == RTN_LOCAL;
         route.local = answer.rtm_type == RTN_LOCAL;
-        if (const auto source = netlink_attribute(attributes, RTA_PREFSRC)) {
-            route.source = text_of(family, *source);
+        if (const auto chosen = netlink_attribute(attributes, RTA_PREFSRC)) {
+            route.source = text_of(family, *chosen);
         }
         if (const auto gateway = netlink_attribute(attributes, RTA_GATEWAY)) {
             route.gateway = text_of(family, *gateway);
@@ -130,7 +141,9 @@ result<kernel_route> route_to(const std::string& address) {
             route.netdev = name.data();
         }
     });
-    if (!done || !answered || route.source.empty()) return no_route(address);
+    // The kernel names only a source of its own choice.
+    if (!source.empty()) route.source = source;
+    if (!done || !answered || route.source.empty()) return no_route(address, source);
     return route;
 }
 

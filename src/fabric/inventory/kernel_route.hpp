@@ -20,10 +20,12 @@ struct kernel_route {
 /// the resolver's order. Blocks for the resolver.
 [[nodiscard]] result<std::vector<std::string>> resolve(const std::string& host);
 
-/// One lookup of the routing tables for a numeric address, with all rules (netlink, RTM_GETROUTE).
-/// `connect_failed` with the next step where the kernel has no route, `invalid_argument` for what
-/// is no address, the unspecified one, or a link-local one that does not say on which link. An
-/// IPv4-mapped address goes by IPv4.
-[[nodiscard]] result<kernel_route> route_to(const std::string& address);
+/// One lookup of the routing tables for a numeric address, with all rules (netlink, RTM_GETROUTE):
+/// for a packet that bears `source`, an address of this machine and that family's, or where that is
+/// empty the one that the kernel chooses. `connect_failed` with the next step where the kernel has
+/// no route, `invalid_argument` for what is no address, the unspecified one, or a link-local one
+/// that does not say on which link. An IPv4-mapped address goes by IPv4.
+[[nodiscard]] result<kernel_route> route_to(const std::string& address,
+                                            const std::string& source = {});
 
 }  // namespace rvget::fabric::inventory

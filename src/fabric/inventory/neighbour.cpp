@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
+#include <net/if.h>
 #include <sys/socket.h>
 
 #include "fabric/inventory/netlink.hpp"
@@ -42,11 +43,13 @@ std::string mac_of(std::span<const std::byte> address) {
 
 }  // namespace
 
-neighbour neighbour_of(const std::string& address) {
+neighbour neighbour_of(const std::string& address, const std::string& netdev) {
     const bool v6 = address.find(':') != std::string::npos;
     std::array<std::byte, 16> wanted{};
     if (::inet_pton(v6 ? AF_INET6 : AF_INET, address.c_str(), wanted.data()) != 1) return {};
     const auto own = std::span(wanted).first(v6 ? 16 : 4);
+    const auto index = static_cast<int>(::if_nametoindex(netdev.c_str()));
+    if (!netdev.empty() && index == 0) return {};
 
     ndmsg header{};
     header.ndm_family = v6 ? AF_INET6 : AF_INET;
@@ -57,6 +60,7 @@ neighbour neighbour_of(const std::string& address) {
         ndmsg entry{};
         if (message.size() < sizeof entry) return;
         std::memcpy(&entry, message.data(), sizeof entry);
+        if (index != 0 && entry.ndm_ifindex != index) return;
         const auto attributes = message.subspan(sizeof entry);
         const auto of = netlink_attribute(attributes, NDA_DST);
         if (!of || !std::ranges::equal(*of, own)) return;
@@ -72,6 +76,10 @@ neighbour neighbour_of(const std::string& address) {
         best.mac = mac && holds ? mac_of(*mac) : "";
     });
     return best;
+}
+
+bool known_to_answer(const std::string& state) {
+    return state == "permanent" || state == "noarp" || state == "reachable";
 }
 
 }  // namespace rvget::fabric::inventory
