@@ -93,6 +93,13 @@ private:
     bool done_ = false;
 };
 
+finding finding_of(const std::vector<finding>& all, std::string_view id) {
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& f) { return f.id == id; });
+    BOOST_REQUIRE((found != all.end()));
+    return *found;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(diag_observe)
@@ -240,12 +247,75 @@ BOOST_AUTO_TEST_CASE(listener_that_knows_no_routes_is_said_not_to_tell) {
     const auto seen = ends.observed();
     BOOST_REQUIRE(seen);
     BOOST_TEST((seen->b_route.silent && !seen->b_route.asked && !seen->a_route.silent));
-    const auto all = judge_path(*seen);
-    const auto route =
-        std::find_if(all.begin(), all.end(), [](const auto& f) { return f.id == "path.route"; });
-    BOOST_REQUIRE((route != all.end()));
-    BOOST_TEST((route->outcome == outcome::skip));
-    BOOST_TEST(route->message.find("node-b does not tell its route") != std::string::npos);
+    const auto route = finding_of(judge_path(*seen), "path.route");
+    BOOST_TEST((route.outcome == outcome::skip));
+    BOOST_TEST(route.message.find("node-b does not tell its route") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(counter_that_was_not_read_before_has_not_grown) {
+    const auto first_one_empty = [](const std::string& which) {
+        return [which, asked = 0](const auto& what, const auto&, auto& answer) mutable {
+            if (what == which && asked++ == 0) answer = {{"counters", json::object()}};
+        };
+    };
+    two_ends ends;
+    ends.a.change = first_one_empty("counters");
+    ends.b.change = first_one_empty("port_counters");
+    const auto seen = ends.observed();
+    BOOST_REQUIRE(seen);
+    BOOST_TEST(seen->pairs.front().a_reads.reader.empty());
+    BOOST_TEST(seen->b_port.empty());
+    // No growth is something else.
+    BOOST_TEST(seen->a_port.at("rx_oversize_pkts_phy") == 0);
+}
+
+BOOST_AUTO_TEST_CASE(frames_too_large_are_those_that_came_while_large_reads_ran) {
+    const auto seen_where = [](bool a_reads) {
+        two_ends ends;
+        std::uint64_t frames = 0;
+        ends.a.change = [&](const auto& what, const auto&, auto& answer) {
+            if (what == "read" && a_reads) ++frames;
+            if (what == "port_counters")
+                answer = {{"counters", {{"rx_oversize_pkts_phy", frames}}}};
+        };
+        ends.b.change = [&](const auto& what, const auto&, const auto&) {
+            if (what == "read" && !a_reads) ++frames;
+        };
+        return ends.observed().value();
+    };
+    const auto own = seen_where(true), another = seen_where(false);
+    BOOST_TEST(own.a_reads_port.at("rx_oversize_pkts_phy") > 0);
+    BOOST_TEST(another.a_reads_port.at("rx_oversize_pkts_phy") == 0);
+    BOOST_TEST(another.a_port.at("rx_oversize_pkts_phy") > 0);
+}
+
+BOOST_AUTO_TEST_CASE(hop_limit_is_the_lower_one_that_the_queue_pairs_have) {
+    two_ends ends;
+    ends.b.change = [](const auto& what, const auto&, auto& answer) {
+        if (what == "connect") answer["hop_limit"] = 3;
+        if (what == "udp_result") answer["ttl"] = 61;
+    };
+    const auto seen = ends.observed();
+    BOOST_REQUIRE(seen);
+    BOOST_TEST(seen->hop_limit == 3);
+    const auto outcome_of_hops = [](const observations& o) {
+        const auto all = judge_path(o);
+        return std::find_if(all.begin(), all.end(),
+                            [](const auto& f) { return f.id == "path.hops"; })
+            ->outcome;
+    };
+    // Three routers, and no queue pair's packet would live behind them.
+    BOOST_TEST((outcome_of_hops(*seen) == outcome::fail));
+    ends.b.change = [](const auto& what, const auto&, auto& answer) {
+        if (what == "connect") answer["hop_limit"] = 4;
+        if (what == "udp_result") answer["ttl"] = 61;
+    };
+    BOOST_TEST((outcome_of_hops(ends.observed().value()) == outcome::pass));
+    // A listener that does not tell has the usual one.
+    ends.a.change = ends.b.change = [](const auto& what, const auto&, auto& answer) {
+        if (what == "connect") answer = {};
+    };
+    BOOST_TEST(ends.observed()->hop_limit == 64);
 }
 
 BOOST_AUTO_TEST_CASE(link_address_that_is_none_ends_the_check) {

@@ -150,7 +150,7 @@ const std::vector<row>& rows() {
         {"mtu.port", outcome::fail,
          [](auto& o) {
              o.a_reads.back() = silent(2048);
-             o.a_port["rx_oversize_pkts_phy"] = 4;
+             o.a_reads_port["rx_oversize_pkts_phy"] = 4;
          }},
         {"net.egress", outcome::fail,
          [](auto& o) {
@@ -333,7 +333,13 @@ const std::vector<near_miss>& near_misses() {
         {"mtu.port", "mtu.rdma_only",
          [](auto& o) {
              o.a_reads.back() = silent(2048);
-             o.b_port["rx_oversize_pkts_phy"] = 4;
+             o.b_reads_port["rx_oversize_pkts_phy"] = 4;
+         }},
+        // Frames of somebody else's, before or after.
+        {"mtu.port", "mtu.rdma_only",
+         [](auto& o) {
+             o.a_reads.back() = silent(2048);
+             o.a_port["rx_oversize_pkts_phy"] = 4;
          }},
         // Some device may deliver what its port does not announce.
         {"mtu.cm", "mtu.differ",

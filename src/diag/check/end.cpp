@@ -380,7 +380,8 @@ private:
                 number_of(request, "timeout_exponent"), longest_timeout_exponent));
         }
         const auto done = probe_->connect(p, starting_psn, retry);
-        return done ? json::object{} : json::object{{"error", error_name(done.error())}};
+        if (!done) return {{"error", error_name(done.error())}};
+        return {{"hop_limit", p.hop_limit}};
     }
 
     json::object read(const json::object& request) {

@@ -161,7 +161,7 @@ struct observations {
     bool gid_pinned = false;
     std::uint32_t pinned_mtu_bytes = 0;              ///< --mtu; 0: the common one was used
     std::uint32_t a_mtu_bytes = 0, b_mtu_bytes = 0;  ///< that the two queue pairs were given
-    std::uint32_t hop_limit = 64;                    ///< of the queue pairs
+    std::uint32_t hop_limit = 64;                    ///< the lower one of the queue pairs
     ladder_seen forward, reverse;                    ///< A to B, B to A
     std::vector<read_seen> a_reads, b_reads;         ///< by size, up to the first failure
     std::uint32_t soak_reads = 0;
@@ -172,6 +172,8 @@ struct observations {
     /// How those counters of the ports' netdevs grew that tell of sizes and priorities, zeros
     /// included, while data flowed over the first pair; empty where the driver has none.
     std::map<std::string, std::uint64_t> a_port, b_port;
+    /// Likewise at the reader's, during its READs of growing size alone.
+    std::map<std::string, std::uint64_t> a_reads_port, b_reads_port;
     cm_seen a_connects, b_connects;
     end_point a_later, b_later;          ///< the first pair's ends, read again at the end
     std::string a_sees_mac, b_sees_mac;  ///< the peer's link address as the neighbour table has it
@@ -184,8 +186,9 @@ struct observations {
 BOOST_DESCRIBE_STRUCT(observations, (),
                       (peer, pairs, no_gid_at, no_gid, gid_pinned, pinned_mtu_bytes, a_mtu_bytes,
                        b_mtu_bytes, hop_limit, forward, reverse, a_reads, b_reads, soak_reads, soak,
-                       a_latency, b_latency, a_paths, b_paths, death, a_port, b_port, a_connects,
-                       b_connects, a_later, b_later, a_sees_mac, b_sees_mac, a_route, b_route,
-                       a_control_netdev, b_control_netdev, a_firewall, b_firewall, b_doctor))
+                       a_latency, b_latency, a_paths, b_paths, death, a_port, b_port, a_reads_port,
+                       b_reads_port, a_connects, b_connects, a_later, b_later, a_sees_mac,
+                       b_sees_mac, a_route, b_route, a_control_netdev, b_control_netdev, a_firewall,
+                       b_firewall, b_doctor))
 
 }  // namespace rvget::diag

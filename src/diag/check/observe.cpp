@@ -155,6 +155,7 @@ public:
         if (!o_.gid_pinned)
             std::stable_partition(o_.pairs.begin(), o_.pairs.end(),
                                   [](const auto& p) { return p.ok(); });
+        if (!hop_limits_.empty()) o_.hop_limit = *hop_limits_.begin();
         o_.a_mtu_bytes = path_mtu(o_.pairs.front().a, o_.pairs.front().b);
         o_.b_mtu_bytes = wishes_.peer_mtu_bytes != 0 ? wishes_.peer_mtu_bytes : o_.a_mtu_bytes;
         routes();
@@ -336,8 +337,8 @@ private:
     void probe_first_pair() {
         const auto& a = o_.pairs.front().a;
         const auto& b = o_.pairs.front().b;
-        o_.a_reads = large_reads(a_, b_, a, b);
-        o_.b_reads = large_reads(b_, a_, b, a);
+        std::tie(o_.a_reads, o_.a_reads_port) = large_reads(a_, b_, a, b);
+        std::tie(o_.b_reads, o_.b_reads_port) = large_reads(b_, a_, b, a);
         so_far_(o_);
         if (o_.a_reads.back().ok()) o_.a_latency = short_reads(a_, b_, a, b);
         if (o_.b_reads.back().ok()) o_.b_latency = short_reads(b_, a_, b, a);
@@ -397,8 +398,15 @@ private:
             if (timeout_exponent != 0) r["timeout_exponent"] = timeout_exponent;
             return r;
         };
-        p.a_error = error_of(ask(x, request(p.b, target(x, ey), ey.lid, mtu(x))));
-        p.b_error = error_of(ask(y, request(p.a, target(y, ex), ex.lid, mtu(y))));
+        const auto join = [&](check_end& end, const json::object& how) {
+            const auto answer = ask(end, how);
+            // An older version does not tell.
+            if (const auto* used = answer.if_contains("hop_limit"))
+                hop_limits_.insert(used->to_number<std::uint32_t>());
+            return error_of(answer);
+        };
+        p.a_error = join(x, request(p.b, target(x, ey), ey.lid, mtu(x)));
+        p.b_error = join(y, request(p.a, target(y, ex), ex.lid, mtu(y)));
         return p;
     }
 
@@ -413,14 +421,16 @@ private:
     static json::object port_counters(check_end& end, const end_point& e) {
         return counters_of(ask(end, {{"ask", "port_counters"}, {"netdev", e.port_netdev}}));
     }
+    /// Of a counter that was not read before, nobody knows how it grew.
     static std::map<std::string, std::uint64_t> growth(const json::object& before,
                                                        const json::object& after,
                                                        bool with_zeros = false) {
         std::map<std::string, std::uint64_t> grown;
         for (const auto& [name, value] : after) {
             const auto* old = before.if_contains(name);
+            if (old == nullptr) continue;
             const auto now = value.to_number<std::uint64_t>();
-            const auto was = old == nullptr ? 0 : old->to_number<std::uint64_t>();
+            const auto was = old->to_number<std::uint64_t>();
             if (now > was || with_zeros) grown[std::string(name)] = now > was ? now - was : 0;
         }
         return grown;
@@ -481,16 +491,18 @@ private:
         return made.ok() ? read(reader, other, made.b, made.seed, bytes, 1).first : first;
     }
 
-    std::vector<read_seen> large_reads(check_end& reader, check_end& other, const end_point& er,
-                                       const end_point& eo) {
+    /// READs of growing size, and how the counters of the reader's port grew meanwhile.
+    std::pair<std::vector<read_seen>, std::map<std::string, std::uint64_t>> large_reads(
+        check_end& reader, check_end& other, const end_point& er, const end_point& eo) {
         auto made = connect(reader, other, er, eo);
+        if (!made.ok()) return {{{.bytes = 1, .status = made.a_error + made.b_error}}, {}};
+        const auto before = port_counters(reader, er);
         std::vector<read_seen> all;
-        if (!made.ok()) return {read_seen{.bytes = 1, .status = made.a_error + made.b_error}};
         for (const std::uint32_t bytes : {256U, 1024U, 1452U, 1453U, 2048U, 4096U, 65'536U}) {
             all.push_back(read_surely(reader, other, er, eo, made, bytes));
             if (!all.back().ok()) break;
         }
-        return all;
+        return {all, growth(before, port_counters(reader, er), true)};
     }
 
     read_seen short_reads(check_end& reader, check_end& other, const end_point& er,
@@ -618,6 +630,7 @@ private:
     const std::function<void(const observations&)>& so_far_;
     observations o_;
     std::uint32_t seed_ = 0;
+    std::set<std::uint32_t> hop_limits_;  ///< of queue pairs
     const clock_function& now_;
     const std::chrono::steady_clock::time_point begun_ = now_();
 };

@@ -384,7 +384,7 @@ private:
         }
         if (r.status == "no completion" && grown(r.reader, "send_err") > 0)
             return cannot_send(reader, 60);  // a READ request
-        if (oversize(&reader == &a_ ? o_.a_port : o_.b_port) > 0) {
+        if (oversize(&reader == &a_ ? o_.a_reads_port : o_.b_reads_port) > 0) {
             return verdict{"mtu.port",
                            outcome::fail,
                            "the port of " + reader.host + " refuses frames of " + responder.host +
