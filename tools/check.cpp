@@ -1,7 +1,6 @@
 // rvget check: what is wrong between two ends.
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "diag/check/redaction.hpp"
 #include "diag/check/remote.hpp"
 #include "diag/check/verdict.hpp"
+#include "diag/check/words.hpp"
 #include "diag/described.hpp"
 #include "diagnosis.hpp"
 #include "listen_address.hpp"
@@ -45,7 +45,8 @@ public:
         : inner_(inner), name_(std::move(name)), so_far_(so_far) {}
 
     boost::json::object ask(const boost::json::object& request) override {
-        const auto what = name_ + " (" + words_for(request) + ")";
+        const auto what =
+            name_ + " (" + std::string(diag::awaited(request.at("ask").as_string())) + ")";
         so_far_.doing("waiting for " + what);
         auto answer = inner_.ask(request);
         auto* lost = answer.if_contains("lost");
@@ -56,29 +57,6 @@ public:
     }
 
 private:
-    static std::string words_for(const boost::json::object& request) {
-        static constexpr std::array<std::pair<std::string_view, std::string_view>, 13> known{
-            {{"facts", "its devices and GIDs"},
-             {"make", "a queue pair"},
-             {"connect", "connecting a queue pair"},
-             {"read", "READs"},
-             {"counters", "its port's counters"},
-             {"close", "closing its queue pair"},
-             {"udp_open", "a UDP socket"},
-             {"udp_send", "sending UDP packets"},
-             {"udp_result", "the UDP packets that arrived"},
-             {"cm_listen", "listening by RDMA-CM"},
-             {"cm_connect", "connecting by RDMA-CM"},
-             {"cm_result", "accepting by RDMA-CM"},
-             {"neighbour", "its neighbour table"}}};
-        const auto* ask = request.if_contains("ask");
-        for (const auto& [name, words] : known) {
-            if (ask != nullptr && ask->is_string() && ask->get_string() == name)
-                return std::string(words);
-        }
-        return "an answer";
-    }
-
     diag::check_end& inner_;
     const std::string name_;
     progress& so_far_;

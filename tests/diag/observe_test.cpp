@@ -10,6 +10,7 @@
 
 #include "diag/check/observe.hpp"
 #include "diag/check/verdict.hpp"
+#include "diag/check/words.hpp"
 #include "path_samples.hpp"
 #include "scripted_end.hpp"
 
@@ -316,6 +317,22 @@ BOOST_AUTO_TEST_CASE(hop_limit_is_the_lower_one_that_the_queue_pairs_have) {
         if (what == "connect") answer = {};
     };
     BOOST_TEST(ends.observed()->hop_limit == 64);
+}
+
+BOOST_AUTO_TEST_CASE(every_question_has_words_for_who_waits_for_its_answer) {
+    std::set<std::string> questions;
+    for (const change& path : {change(nothing), change(silence), change(lose_full_packets)}) {
+        two_ends ends;
+        ends.a.change = ends.b.change = path;
+        BOOST_REQUIRE(ends.observed());
+        for (const auto* end : {&ends.a, &ends.b}) {
+            for (const auto& one : end->asked) questions.emplace(one.at("ask").as_string());
+        }
+    }
+    BOOST_TEST(questions.size() == 15);
+    for (const auto& one : questions) BOOST_TEST(awaited(one) != "an answer", one);
+    BOOST_TEST(awaited("route") == "its route");
+    BOOST_TEST(awaited("no such") == "an answer");
 }
 
 BOOST_AUTO_TEST_CASE(link_address_that_is_none_ends_the_check) {

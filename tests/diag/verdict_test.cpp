@@ -156,6 +156,19 @@ const std::vector<row>& rows() {
          [](auto& o) {
              o.soak = passed(65'536), o.soak_reads = 500;
              o.soak.responder["send_err"] = 20;
+             o.soak.reader["completer_retry_err"] = 20;
+         }},
+        {"net.egress", outcome::fail,
+         [](auto& o) {
+             o.soak = passed(65'536), o.soak_reads = 500;
+             o.soak.responder["send_err"] = 20;
+             o.soak.reader["rcvd_rnr_err"] = 20;
+         }},
+        // What no READ had to be repeated for was another queue pair's.
+        {"net.egress", outcome::warn,
+         [](auto& o) {
+             o.soak = passed(65'536), o.soak_reads = 500;
+             o.soak.responder["send_err"] = 20;
          }},
         {"mtu.cm", outcome::warn,
          [](auto& o) {
@@ -286,6 +299,11 @@ const std::vector<near_miss>& near_misses() {
              short_path(o.forward);
          }},
         {"net.egress", "", [](auto& o) { o.a_reads.back().responder["send_err"] = 4; }},
+        {"net.egress", "",
+         [](auto& o) {
+             o.soak = passed(65'536), o.soak_reads = 500;
+             o.soak.reader["completer_retry_err"] = 20;
+         }},
         {"mtu.differ", "",
          [](auto& o) {
              for (auto* e : {&o.pairs[0].a, &o.pairs[0].b})

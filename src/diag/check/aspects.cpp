@@ -271,15 +271,11 @@ private:
                                    "that take it over hang");
     }
     void loss() {
-        std::uint64_t retries = 0;
-        for (const auto* name :
-             {"completer_retry_err", "local_ack_timeout_err", "packet_seq_err"}) {
-            retries += grown(o_.soak.reader, name);
-        }
-        const auto words = text(retries) + " retries in " + text(o_.soak_reads) + " READs";
-        const double part = static_cast<double>(retries) / o_.soak_reads;
+        const auto again = retries(o_.soak.reader);
+        const auto words = text(again) + " retries in " + text(o_.soak_reads) + " READs";
+        const double part = static_cast<double>(again) / o_.soak_reads;
         aspect("path.loss",
-               retries == 0    ? outcome::pass
+               again == 0      ? outcome::pass
                : part < 0.0001 ? outcome::warn
                                : outcome::fail,
                words);

@@ -80,7 +80,9 @@ const std::vector<path_finding>& path_findings() {
          "Verdict: the peer answers on no pair: not on this link, no route, another VLAN."},
         {"net.udp4791", "Verdict: RoCE's UDP port is blocked; other UDP passes."},
         {"net.egress",
-         "Verdict: a host's own kernel refuses what its queue pairs send (filter, shaper)."},
+         "Verdict: a host's own kernel refuses what its queue pairs send (filter, shaper); a "
+         "warning "
+         "where READs were not hit by it."},
         {"net.path", "Verdict: no IP passes between the GIDs' addresses."},
         {"mtu.differ", "Warning: the ends' MTUs differ; works at the smaller one."},
         {"mtu.cm",

@@ -269,8 +269,7 @@ private:
         const auto* by_a = failed(o_.a_reads);
         const auto* by_b = failed(o_.b_reads);
         const auto* soak = o_.soak_reads > 0 && !o_.soak.ok() ? &o_.soak : nullptr;
-        // READs came, and only because they were repeated: rxe counts what its own kernel refused.
-        const bool refused = o_.soak_reads > 0 && grown(o_.soak.responder, "send_err") > 0;
+        const bool refused = soak_was_refused();
         const bool none = by_a == nullptr && by_b == nullptr && soak == nullptr && !refused;
         if (none && !some_links_short()) return std::nullopt;
         for (const auto& [was, is] : {std::pair(&a_, &o_.a_later), {&b_, &o_.b_later}}) {
@@ -299,6 +298,18 @@ private:
             outcome::fail,
             "a READ failed after " + text(o_.soak_reads) + ": " + say(*soak),
             {on(a_.host, "rvget doctor --watch 10"), on(b_.host, "rvget doctor --watch 10")}};
+    }
+
+    /// What the responder's own kernel refused during many READs, as rxe counts it for the whole
+    /// device.
+    [[nodiscard]] std::uint64_t refusals() const {
+        return o_.soak_reads > 0 ? grown(o_.soak.responder, "send_err") : 0;
+    }
+    /// Whether those were this check's: a READ failed, or came only because it was repeated. The
+    /// peer tells the reader of a refused answer that it was not ready.
+    [[nodiscard]] bool soak_was_refused() const {
+        return refusals() > 0 && (!o_.soak.ok() || retries(o_.soak.reader) > 0 ||
+                                  grown(o_.soak.reader, "rcvd_rnr_err") > 0);
     }
 
     /// Whether an end is no longer what it was.
@@ -523,6 +534,13 @@ private:
         }
         const bool stale = stale_ports();
         wasted_steps();
+        if (refusals() > 0) {
+            // Somebody else's, it seems, but the same may happen to READs.
+            auto v = cannot_send(b_, needed(path_mtu(o_), is_ipv4(a_.gid)));
+            v.how = outcome::warn;
+            v.message += "; " + text(refusals()) + " while READs ran, of which none was repeated";
+            add(std::move(v));
+        }
         if (a != b && !upper && !stale) {
             const auto& small = a < b ? a_ : b_;
             const auto& large = a < b ? b_ : a_;

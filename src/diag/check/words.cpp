@@ -1,6 +1,8 @@
 #include "diag/check/words.hpp"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "diag/check/verdict.hpp"
 
@@ -20,9 +22,38 @@ std::string set_mtu(const end_point& e, std::uint32_t mtu) {
     return on(e.host, "ip link set " + e.netdev + " mtu " + text(mtu));
 }
 
+std::string_view awaited(std::string_view request) {
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 15> known{
+        {{"facts", "its devices and GIDs"},
+         {"make", "a queue pair"},
+         {"connect", "connecting a queue pair"},
+         {"read", "READs"},
+         {"counters", "its port's counters"},
+         {"port_counters", "its netdev's counters"},
+         {"close", "closing its queue pair"},
+         {"udp_open", "a UDP socket"},
+         {"udp_send", "sending UDP packets"},
+         {"udp_result", "the UDP packets that arrived"},
+         {"cm_listen", "listening by RDMA-CM"},
+         {"cm_connect", "connecting by RDMA-CM"},
+         {"cm_result", "accepting by RDMA-CM"},
+         {"neighbour", "its neighbour table"},
+         {"route", "its route"}}};
+    const auto* found =
+        std::ranges::find(known, request, [](const auto& one) { return one.first; });
+    return found == known.end() ? "an answer" : found->second;
+}
+
 std::uint64_t grown(const std::map<std::string, std::uint64_t>& counters, const std::string& name) {
     const auto found = counters.find(name);
     return found == counters.end() ? 0 : found->second;
+}
+
+std::uint64_t retries(const std::map<std::string, std::uint64_t>& reader) {
+    std::uint64_t all = 0;
+    for (const auto* name : {"completer_retry_err", "local_ack_timeout_err", "packet_seq_err"})
+        all += grown(reader, name);
+    return all;
 }
 
 std::string restore_address(const end_point& e) {

@@ -2,6 +2,7 @@
 // How check's findings say what was seen, and the commands that they propose. Pure.
 
 #include <optional>
+#include <string_view>
 
 #include "diag/check/observations.hpp"
 
@@ -13,6 +14,9 @@ namespace rvget::diag {
 [[nodiscard]] std::string say(const read_seen& r);
 [[nodiscard]] std::string outcome_of(const pair_seen& p);
 
+/// What is waited for who put this request to an end ("read"), in words.
+[[nodiscard]] std::string_view awaited(std::string_view request);
+
 /// A command for a host: "[node-b] ip link ...".
 [[nodiscard]] std::string on(const std::string& host, const std::string& command);
 [[nodiscard]] std::string set_mtu(const end_point& e, std::uint32_t mtu);
@@ -23,6 +27,8 @@ namespace rvget::diag {
 
 [[nodiscard]] std::uint64_t grown(const std::map<std::string, std::uint64_t>& counters,
                                   const std::string& name);
+/// How often the reader of these counters sent something again.
+[[nodiscard]] std::uint64_t retries(const std::map<std::string, std::uint64_t>& reader);
 /// Bytes of IP that a READ response of a full path MTU needs (IPv4; 20 more over IPv6).
 [[nodiscard]] std::uint32_t needed(std::uint32_t mtu, bool ipv4);
 /// The shortest datagram that was sent and did not arrive.
