@@ -73,12 +73,13 @@ judgement retry(const subject& s) {
                  outcome::warn, "packets are lost and sent again", {"rvget check HOST"});
 }
 
-/// The address that was tried on the port.
-std::string own_address(const subject& s) {
+/// What shows whether the kernel finds the address that RDMA-CM did not.
+std::string show_own_route(const subject& s) {
     for (const auto& t : s.device->trials) {
-        if (t.port == s.port->number && !t.gid.empty()) return t.gid;
+        const bool failed = !t.cm.empty() && t.cm != "ok";
+        if (t.port == s.port->number && failed && !t.gid.empty()) return "ip route get " + t.gid;
     }
-    return "127.0.0.1";
+    return "ip route show table local";
 }
 
 /// Of each GID tried: the first that did not give "ok".
@@ -184,7 +185,7 @@ void add_traffic_rules(std::vector<rule>& table) {
              [](const subject& s) {
                  return tried(s, &trial::cm, outcome::warn,
                               "RDMA-CM cannot resolve this host's own address",
-                              {"modprobe rdma_ucm", "ip route get " + own_address(s)});
+                              {"modprobe rdma_ucm", show_own_route(s)});
              }},
             {"self.async", port, "", "asynchronous events", "warn: one came",
              [](const subject& s) {

@@ -158,6 +158,20 @@ BOOST_AUTO_TEST_CASE(dependents_of_a_failure_are_skipped_not_judged) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(address_that_rdma_cm_does_not_find_is_the_one_to_look_for) {
+    const auto fix_with = [](const char* trials) {
+        const auto all =
+            judge(with({{"/devices/0/trials", json::parse(trials)}}), expected(), budget);
+        return worst(all, "self.cm")->fix.back();
+    };
+    BOOST_TEST(fix_with(R"([{"port": 1, "gid": "10.0.0.1", "cm": "ok"},
+                            {"port": 2, "gid": "10.0.0.2", "cm": "ENODEV"},
+                            {"port": 1, "gid": "10.0.0.3", "cm": "ENODEV"}])") ==
+               "ip route get 10.0.0.3");
+    // Facts of an older version do not say which it was.
+    BOOST_TEST(fix_with(R"([{"port": 1, "cm": "ENODEV"}])") == "ip route show table local");
+}
+
 BOOST_AUTO_TEST_CASE(ids_are_unique_and_their_needs_come_first) {
     std::set<std::string> seen;
     for (const auto& r : rules()) {
