@@ -67,6 +67,12 @@ const std::vector<row>& rows() {
              o.a_sees_mac = "other";
              o.forward.passed = {};
          }},
+        // The asking host itself, which does not answer who has its own address.
+        {"net.duplicate", outcome::fail,
+         [](auto& o) {
+             no_connection(o, "", "ETIMEDOUT");
+             o.a_route.local = true;
+         }},
         {"gid.mismatch", outcome::fail,
          [](auto& o) {
              no_read(o);
@@ -268,6 +274,13 @@ const std::vector<near_miss>& near_misses() {
                  "10.0.9.2";
              o.a_sees_mac = "the router's";
              o.forward.passed = {};
+         }},
+        // Both ends are on one host.
+        {"net.duplicate", "net.neighbour",
+         [](auto& o) {
+             no_connection(o, "", "ETIMEDOUT");
+             o.pairs[0].a.host = o.pairs[0].b.host;
+             o.a_route.local = o.b_route.local = true;
          }},
         // A path that works has no duplicate, whatever a table says.
         {"net.duplicate", "", [](auto& o) { o.a_sees_mac = "stale"; }},

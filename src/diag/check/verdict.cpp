@@ -109,6 +109,17 @@ private:
     }
 
     [[nodiscard]] std::optional<verdict> duplicate() const {
+        for (const auto& [r, from, to] :
+             {std::tuple(&o_.a_route, &a_, &b_), {&o_.b_route, &b_, &a_}}) {
+            if (!r->local || from->host == to->host) continue;
+            return verdict{"net.duplicate",
+                           outcome::fail,
+                           from->host + " has " + to->gid + " of " + to->host + " as its own",
+                           {on(from->host, "ip -o address show to " + to->gid +
+                                               " | awk '{print \"address del\", $4, \"dev\", $2}'"
+                                               " | ip -batch -"),
+                            again()}};
+        }
         // Behind a router the peer is known by the router's link address, which proves nothing.
         if (!one_link(a_, b_)) return std::nullopt;
         for (const auto& [sees, of, from] :

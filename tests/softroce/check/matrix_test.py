@@ -158,6 +158,17 @@ CASES = {
         Case("mtu.pinned_high", 2, a=(MTU + "1500",), b=(MTU + "1071",), options=f"--mtu 1024 --gid {A} --peer-gid {B}"),
     "second_address_without_a_route":
         Case(None, 0, b=(address(2),), options=f"--gid {A} --peer-gid 10.7.0.2", also=("path.route",)),
+    # To anything but the GID's own address another way is right; --strict: there is nothing to warn of.
+    "route_of_the_gids_own_address":
+        Case(a=(address(1), "ip link add pr0 type veth peer name pr1", "ip link set pr0 up", "ip route add 10.7.0.2 dev pr0",
+                f"ip route add 10.7.0.0/24 dev {DEV} table 77", "ip rule add from 10.7.0.1 table 77"),
+             b=(address(2),), options="--gid 10.7.0.1 --peer-gid 10.7.0.2 --strict"),
+    "no_route_from_the_gids_own_address":
+        Case(a=(address(1), "ip route add unreachable 10.7.0.0/24 table 77", "ip rule add from 10.7.0.1 table 77"),
+             b=(address(2),), options="--gid 10.7.0.1 --peer-gid 10.7.0.2", also=("path.route",)),
+    "peers_address_is_this_hosts_own_too":
+        Case("net.duplicate", 2, a=(address(1), address(2)), b=(address(2),), options="--gid 10.7.0.1 --peer-gid 10.7.0.2",
+             also=("path.route",)),
     "link_local_at_both_ends": Case(options="--gid 0 --peer-gid 0"),
     "vlan_against_plain": Case("gid.unreachable", 2, a=(vlan(5, 1),), options="--gid 10.5.0.1", then="",
                                 tagged=True),
@@ -261,7 +272,8 @@ class Matrix(unittest.TestCase):
         both = [UNDROP, "for v in /sys/class/net/v[0-9]; do ip link del ${v##*/}; done 2>/dev/null; true", MTU + "9000",
                 f"ip neigh flush dev {DEV} nud all", "ip address show | awk '$1==\"inet\"&&$2~/^10[.]/{print $2,$NF}' | "
                 "while read a d; do ip address del $a dev $d; done", "ip netns del third 2>/dev/null; true",
-                f"tc qdisc del dev {DEV} root 2>/dev/null; true"]
+                f"tc qdisc del dev {DEV} root 2>/dev/null; true", "ip link del pr0 2>/dev/null; true",
+                "ip rule del table 77 2>/dev/null; ip route flush table 77 2>/dev/null; true"]
         for command in both:
             local(command)
             self.agent.run(command)
