@@ -15,6 +15,7 @@
 #include "diag/check/observe.hpp"
 #include "diag/check/redaction.hpp"
 #include "diag/check/remote.hpp"
+#include "diag/check/taken_text.hpp"
 #include "diag/check/verdict.hpp"
 #include "diag/check/words.hpp"
 #include "diag/described.hpp"
@@ -264,6 +265,7 @@ result<diag::report> judge_recorded(const check_settings& s, diag::observations&
     }
     try {
         diag::from_json(*seen, o);
+        diag::take(o);
     } catch (const std::exception& e) {
         return failure{request_errc::invalid_argument, name + ": " + e.what()};
     }

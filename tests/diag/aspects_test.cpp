@@ -9,6 +9,7 @@
 #include "diag/check/aspects.hpp"
 #include "diag/check/expected.hpp"
 #include "diag/check/redaction.hpp"
+#include "diag/check/taken_text.hpp"
 #include "diag/check/verdict.hpp"
 #include "diag/described.hpp"
 #include "fabric/cm/cm_probe.hpp"
@@ -376,6 +377,7 @@ BOOST_AUTO_TEST_CASE(redacted_report_names_neither_host_nor_address) {
     // What was one thing still is: it can be judged again.
     observations again;
     from_json(shown.facts.at("observations"), again);
+    take(again);
     BOOST_TEST(judge_path(again).back().id == verdict);
     BOOST_TEST(again.pairs[0].b_bound == again.pairs[0].b.gid);
     BOOST_TEST(again.pairs[0].a_target != again.pairs[0].b_bound);

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <functional>
 #include <set>
+#include <stdexcept>
 
 #include <boost/json/serialize.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include "diag/check/observe.hpp"
+#include "diag/check/taken_text.hpp"
 #include "diag/check/verdict.hpp"
 #include "diag/check/words.hpp"
 #include "path_samples.hpp"
@@ -335,6 +337,54 @@ BOOST_AUTO_TEST_CASE(every_question_has_words_for_who_waits_for_its_answer) {
     BOOST_TEST(awaited("no such") == "an answer");
 }
 
+BOOST_AUTO_TEST_CASE(no_text_of_a_recorded_check_becomes_part_of_a_command) {
+    auto o = good();
+    o.pairs[0].a_reads = o.pairs[0].b_reads = silent(1);
+    o.a_reads.clear(), o.b_reads.clear();
+    o.b_doctor = {{"net.firewall", "host", "drops"}};
+    o.pairs[0].a.pkeys = {"0xffff"};
+    o.soak.reader["rcvd_pkts"] = 1;
+    o.peer = "node-b --port 7";
+    take(o);
+    BOOST_TEST(judge_path(o).back().id == "net.udp4791");
+    const std::string forged = "x\"; $(reboot)\nx";
+    std::size_t refused = 0;
+    for (std::size_t which = 0;; ++which) {
+        auto file = to_json(o);
+        forger forger(forged, which);
+        forger.forge(file);
+        if (!forger.done()) break;
+        observations read;
+        from_json(file, read);
+        try {
+            take(read);
+        } catch (const std::invalid_argument&) {
+            ++refused;
+            continue;
+        }
+        for (const auto& f : judge_path(read)) {
+            for (const auto& fix : f.fix)
+                BOOST_TEST(fix.find("reboot") == std::string::npos, f.id << ": " << fix);
+        }
+    }
+    BOOST_TEST(refused > 30);
+    o.soak.reader = {{forged, 1}};
+    BOOST_CHECK_THROW(take(o), std::invalid_argument);
+}
+
+BOOST_AUTO_TEST_CASE(names_of_hosts_and_netdevs_are_taken_and_what_a_shell_acts_on_is_not) {
+    for (const auto* name :
+         {"", "node-b", "eth0.5", "fe80::1%eth0", "02:00:00:00:00:0a", "v5@eth0"})
+        BOOST_TEST(taken("netdev", name) == name);
+    for (const auto* name :
+         {"-rf", "a b", "a;b", "$(a)", "`a`", "a'b", "a\"b", "a/b", "a|b", "a\n"})
+        BOOST_CHECK_THROW(static_cast<void>(taken("netdev", name)), std::invalid_argument);
+    for (const auto* peer : {"node-b --port 7", "[::1]:7473"})
+        BOOST_TEST(taken("peer", peer) == peer);
+    BOOST_CHECK_THROW(static_cast<void>(taken("peer", "b; reboot")), std::invalid_argument);
+    BOOST_TEST(taken("status", "success; $(a)\x1b") == "success; $(a)\\x1b");
+}
+
 BOOST_AUTO_TEST_CASE(link_address_that_is_none_ends_the_check) {
     two_ends ends;
     ends.b.change = [](const auto& what, const auto&, auto& answer) {
@@ -342,7 +392,7 @@ BOOST_AUTO_TEST_CASE(link_address_that_is_none_ends_the_check) {
     };
     const auto seen = ends.observed();
     BOOST_REQUIRE(!seen);
-    BOOST_TEST(seen.error().detail.find("cannot be one") != std::string::npos);
+    BOOST_TEST(seen.error().detail.find("mac: this cannot be the name") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(words_of_an_end_are_shown_and_steer_no_terminal) {

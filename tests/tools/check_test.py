@@ -231,6 +231,15 @@ class Check(Case):
             after = parsed(run("check", "--json", "--observations", path))
             self.assertEqual((judged(after), after["exit"]), (judged(before), before["exit"]), name)
 
+    def test_recorded_check_with_a_command_in_a_name_is_refused(self):
+        with open(os.path.join(RECORDED, "duplicate_address.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        report["facts"]["observations"]["a_sees_mac"] = "/{system(\"reboot\")}/"
+        forged = self.file("forged", json.dumps(report).encode())
+        told = parsed(run("check", "--json", "--observations", forged))
+        self.assertEqual((told["exit"], [f["id"] for f in told["findings"]]), (3, ["run.failed"]))
+        self.assertIn("a_sees_mac: this cannot be the name", told["findings"][0]["message"])
+
     def test_path_that_is_not_as_expected_is_status_2(self):
         path = os.path.join(RECORDED, "nothing_wrong.json")
         for wanted, outcome, status in ((b'{"mtu_bytes": 9000, "gid_family": "IPv4"}', "pass", 0),

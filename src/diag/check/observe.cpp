@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <set>
-#include <type_traits>
 #include <utility>
 
-#include "base/printable.hpp"
+#include "diag/check/taken_text.hpp"
 #include "diag/check/verdict.hpp"
 #include "diag/check/words.hpp"
 #include "diag/described.hpp"
@@ -52,55 +50,19 @@ json::object ask(check_end& end, const json::object& request) {
     return answer;
 }
 
-/// What an end tells is a name, which goes into commands that people copy, or words, which are only
-/// shown.
-enum class kind { name, words };
-
-/// What a shell takes for its own is no name.
-void require_plain(std::string_view text) {
-    const bool plain = std::ranges::all_of(text, [](unsigned char c) {
-        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-               (c != 0 && std::strchr("_.:@%-", c) != nullptr);
-    });
-    if (!plain || text.starts_with('-'))
-        throw broken_off{
-            "an end gives a name of a host, device, address, counter or finding that "
-            "cannot be one"};
-}
-
-/// A text of an end's, as it may be used.
-std::string taken(std::string_view text, kind as) {
-    constexpr std::size_t longest = 512;
-    if (as == kind::words) return printable(text.substr(0, longest));
-    require_plain(text);
-    return std::string(text);
-}
-
 /// A text of an end's answer; empty where the answer does not have it.
-std::string text_of(const json::object& answer, const char* key, kind as = kind::name) {
+std::string text_of(const json::object& answer, const char* key) {
     const auto* found = answer.if_contains(key);
-    return found == nullptr ? "" : taken(found->as_string(), as);
+    return found == nullptr ? "" : taken(key, found->as_string());
 }
 
-std::string error_of(const json::object& answer) { return text_of(answer, "error", kind::words); }
-
-/// Every text of an end point is a name, unless it is known to be none.
-void take(end_point& e) {
-    boost::mp11::mp_for_each<detail::members<end_point>>([&](auto member) {
-        auto& value = e.*member.pointer;
-        if constexpr (std::is_same_v<decltype(value), std::string&>) {
-            const bool words = &value == &e.type || &value == &e.reason;
-            value = taken(value, words ? kind::words : kind::name);
-        }
-    });
-    for (const auto& key : e.pkeys) require_plain(key);
-}
+std::string error_of(const json::object& answer) { return text_of(answer, "error"); }
 
 /// The counters of an answer; none where it has none.
 json::object counters_of(const json::object& answer) {
     const auto* all = answer.if_contains("counters");
     if (all == nullptr) return {};
-    for (const auto& counter : all->as_object()) require_plain(counter.key());
+    for (const auto& counter : all->as_object()) static_cast<void>(taken("counter", counter.key()));
     return all->as_object();
 }
 
@@ -123,8 +85,8 @@ public:
         o_.pinned_mtu_bytes = wishes_.mtu_bytes;
         o_.a_control_netdev = netdev_of(a_facts, wishes_.own_address);
         o_.b_control_netdev = netdev_of(b_facts, wishes_.peer_address);
-        o_.a_firewall = text_of(a_facts, "firewall", kind::words);
-        o_.b_firewall = text_of(b_facts, "firewall", kind::words);
+        o_.a_firewall = text_of(a_facts, "firewall");
+        o_.b_firewall = text_of(b_facts, "firewall");
         o_.b_doctor = doctor_of(b_facts);
         const auto a_ends = ends(a_facts, wishes_.gid);
         const auto b_ends = ends(b_facts, wishes_.peer_gid);
@@ -187,10 +149,7 @@ private:
         from_json(*told, all);
         constexpr std::size_t most = 16;  // of an end whose word is not trusted
         if (all.size() > most) all.resize(most);
-        for (auto& f : all) {
-            require_plain(f.id);
-            f.subject = taken(f.subject, kind::words), f.message = taken(f.message, kind::words);
-        }
+        take(all);
         return all;
     }
 
@@ -198,7 +157,7 @@ private:
     static std::vector<end_point> ends(const json::object& facts, const std::string& wanted) {
         std::vector<end_point> all;
         from_json(facts.at("ends"), all);
-        for (auto& e : all) take(e);
+        take(all);
         if (wanted.empty()) return all;
         std::vector<end_point> chosen;
         for (const auto& e : all) {
@@ -450,7 +409,7 @@ private:
                                          {"limit_ms", 10'000}});
         read_seen seen{.bytes = bytes, .status = error_of(answer)};
         if (!seen.status.empty()) return {seen, 0};
-        seen.status = text_of(answer, "status", kind::words);
+        seen.status = text_of(answer, "status");
         seen.wrong_bytes = answer.at("wrong").to_number<std::uint64_t>();
         seen.written_bytes = answer.at("written").to_number<std::uint64_t>();
         seen.median_us = answer.at("median_us").to_number<std::uint64_t>();
