@@ -351,6 +351,13 @@ const std::vector<near_miss>& near_misses() {
              short_path(o.reverse);
              o.pinned_mtu_bytes = 1024;
          }},
+        // What vanishes is longer than what was asked for.
+        {"mtu.path.reverse", "mtu.rdma_only",
+         [](auto& o) {
+             short_path(o.reverse);
+             o.pinned_mtu_bytes = 1024;
+             o.a_reads.back() = silent(1024);
+         }},
         {"mtu.path.forward", "mtu.rdma_only",
          [](auto& o) {
              short_path(o.reverse);

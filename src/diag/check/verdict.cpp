@@ -414,7 +414,7 @@ private:
                            {set_mtu(reader, responder.netdev_mtu_bytes), again()}};
         }
         const bool ipv4 = is_ipv4(a_.gid);
-        const auto need = needed(common, ipv4);
+        const auto need = needed(path_mtu(o_), ipv4);
         const auto most = way.largest();
         if (way.ran() && most > 0 && most < need && broken_at(way)) {
             // The largest step whose packets pass as things are.
