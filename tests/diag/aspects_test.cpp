@@ -233,6 +233,8 @@ const std::vector<row>& rows() {
         {"path.ecmp", outcome::fail, [](auto& o) { o.b_paths.small_failed = 1; }},
         // Whatever keeps all of them out, it is not one link.
         {"path.ecmp", outcome::skip, [](auto& o) { o.b_paths.large_failed = 8; }},
+        {"path.ecmp", outcome::skip,
+         [](auto& o) { o.b_paths.large_failed = o.b_paths.repeated = 8; }},
         {"path.ecmp", outcome::fail,
          [](auto& o) { o.b_paths.large_failed = 8, o.a_paths.small_failed = 1; }},
         // Two of each kind are enough, one is not, and a time that ran out is no fault of links.

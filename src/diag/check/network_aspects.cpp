@@ -195,6 +195,8 @@ private:
                          " queue pairs, each with a UDP source port of its own: ";
             if (p->failed() == 0 && p->decided()) {
                 seen.add(outcome::pass, words + "all pass");
+            } else if (p->none_passes()) {
+                seen.add(outcome::skip, words + "none passes, so that links cannot be told apart");
             } else if (p->failed() > 0 && p->repeated > 0) {
                 seen.add(
                     outcome::warn,
@@ -204,8 +206,6 @@ private:
             } else if (!p->decided()) {
                 seen.add(outcome::skip,
                          words + text(p->failed()) + " fail, and so few tell nothing");
-            } else if (p->none_passes()) {
-                seen.add(outcome::skip, words + "none passes, so that links cannot be told apart");
             } else {
                 words += text(p->small_failed) + " bring nothing, " + text(p->large_failed) +
                          " lose full packets: one link of several that share the traffic is broken";
