@@ -103,6 +103,7 @@ boost::json::array rendezvous_facts(const diag::inventory::facts& facts, std::ui
         const auto* trial = d.trials.empty() ? nullptr : &d.trials.front();
         const bool region = trial != nullptr && trial->loop == "ok";
         const auto inline_bytes = trial == nullptr ? 0 : trial->inline_bytes;
+        const auto* proven = trial == nullptr ? "not tried" : region ? "region" : "none";
         const auto path = d.fast_path.empty() ? "verbs" : d.fast_path;
         const auto& limit = facts.host.memlock_bytes;
         const auto memlock = facts.host.ipc_lock || !limit ? "unlimited" : std::to_string(*limit);
@@ -111,7 +112,7 @@ boost::json::array rendezvous_facts(const diag::inventory::facts& facts, std::ui
             {"provider", d.driver},
             {"fast_path", path},
             {"fast_path_detail", d.fast_path_detail},
-            {"lease_key_proven", region ? "region" : "none"},
+            {"lease_key_proven", proven},
             {"read_depth", d.max_read_depth},
             {"inline_bytes", inline_bytes},
             {"memlock_bytes", limit ? boost::json::value(*limit) : boost::json::value("unlimited")},
@@ -119,7 +120,7 @@ boost::json::array rendezvous_facts(const diag::inventory::facts& facts, std::ui
             {"budget_bytes", budget}});
         auto line = d.name + ": provider " + d.driver + " by " + path;
         if (!d.fast_path_detail.empty()) line.append(" (").append(d.fast_path_detail).append(")");
-        line.append("; lease keys proven: ").append(region ? "region" : "none");
+        line.append("; lease keys proven: ").append(proven);
         line.append("; READ depth ").append(std::to_string(d.max_read_depth));
         line.append("; inline ").append(std::to_string(inline_bytes));
         line.append("; memlock ").append(memlock);

@@ -42,6 +42,8 @@ private:
             for (const auto& p : d.ports) {
                 s.port = &p;
                 s.net = p.netdev_elsewhere ? nullptr : s.facts.find_netdev(p.netdev);
+                // The GIDs of iWARP are hardware addresses, by which nobody finds anything.
+                if (d.node_type == "RNIC" && r.id.starts_with("gid.")) continue;
                 if (r.scope == scope::roce && (p.link_layer != "Ethernet" || s.net == nullptr))
                     continue;
                 add(r, s, d.name + "/" + text(p.number));

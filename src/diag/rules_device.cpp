@@ -27,8 +27,13 @@ judgement node_type(const subject& s) {
     const auto& type = s.device->node_type;
     if (type == "CA") return pass(type);
     if (type == "RNIC") {
-        return warn("iWARP: only RDMA-CM can connect it, rvget uses TCP there",
-                    {"rdma link  # is there another device?"}, type);
+        const auto& error = s.facts.host.rdma_cm_error;
+        if (error.empty()) return pass(type);
+        return fail(
+            "iWARP: only RDMA-CM connects it, and that cannot be used "
+            "(/dev/infiniband/rdma_cm: " +
+                error + ")",
+            {"modprobe rdma_ucm"}, type);
     }
     return fail("node type '" + type + "' is none that rvget knows",
                 {"cat /sys/class/infiniband/" + s.device->name + "/node_type"}, type);
@@ -231,8 +236,8 @@ void add_device_rules(std::vector<rule>& table) {
         {
             {"dev.count", scope::host, "dev.present", "--expect",
              "fail: another number, or none at an address", count},
-            {"dev.node_type", device, "", "sysfs node_type", "warn: iWARP; fail: unknown",
-             node_type},
+            {"dev.node_type", device, "", "sysfs node_type",
+             "fail: iWARP without RDMA-CM, or unknown", node_type},
             {"dev.guid", device, "", "sysfs node_guid", "fail: zero, or used twice", guid},
             {"dev.firmware", device, "", "sysfs fw_ver, board_id",
              "warn: not expected, or siblings differ", firmware},

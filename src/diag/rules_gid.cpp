@@ -202,6 +202,8 @@ std::vector<ranked_gid> ranked(const inventory::facts& facts, const inventory::p
             r.reason = "index over 255, which no queue pair can name";
         } else if (g.type == "RoCE v1") {
             r.reason = "RoCE v1, not routable";
+        } else if (g.type == "iWARP") {
+            r.rank = 4, r.reason = "a hardware address";
         } else if (is_overlay(s, g.netdev)) {
             r.rank = 1, r.reason = "of an overlay network";
         } else if (is_link_local(g.gid)) {

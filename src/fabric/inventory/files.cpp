@@ -209,6 +209,8 @@ device read_device(const fs::path& root, const std::string& name) {
     const auto parent = read_text(entry / "parent");
     for (const auto& number : names_in(entry / "ports")) {
         auto p = read_port(root, entry / "ports" / number, name);
+        if (d.node_type == "RNIC")
+            for (auto& g : p.gids) g.type = "iWARP";  // sysfs says "IB/RoCE v1"
         // Least trusted first: the PCI function's netdevs, the lowest GID entry's, a software
         // device's parent; netlink, which knows best, comes later.
         for (const auto& net : names_in(entry / "device/net")) {
