@@ -62,9 +62,8 @@ result<std::uint16_t> connection_desk::open(const std::string& address) {
     if (first && !closed_) return port_of(at->second);
     // Another thread was faster, or the node began to shut down: this one goes.
     counter surplus = first ? std::move(counters_.extract(at).mapped()) : std::move(*made);
-    const auto port =
-        first ? result<std::uint16_t>(failure{node_errc::stopped, "the node shuts down"})
-              : port_of(at->second);
+    result<std::uint16_t> port = failure{node_errc::stopped, "the node shuts down"};
+    if (!first) port = port_of(at->second);
     lock.unlock();
     surplus.listener->stop();
     surplus.thread.join();
