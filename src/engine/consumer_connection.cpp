@@ -68,10 +68,7 @@ void consumer_connection::greeted(const wire::hello& m) {
     version_ = *version;
     state_ = state::up;
     s_.env.cancel(std::exchange(timer_, 0));
-    const bool wires =
-        !s_.rdma.needs_cm() || (s_.options.wireup != wireup_choice::exchange && !s_.options.listen);
-    if (s_.rdma.usable() && wires && version_ >= wire::protocol_version_rdma &&
-        s_.options.policy != path_policy::never) {
+    if (!refusal() && s_.options.policy != path_policy::never) {
         // The queue pair is made while the first get is still on its way here.
         if (s_.options.eagerness == wireup_eagerness::prepared) start_lane();
         if (s_.options.eagerness == wireup_eagerness::eager)
@@ -268,26 +265,36 @@ void consumer_connection::send_ended_leases() {
     ended_leases_.clear();
 }
 
-consumer_connection::lane_answer consumer_connection::lane_for_get(bool patient,
-                                                                   unique_function<void()> ready) {
-    if (!s_.rdma.usable()) return {.why = s_.rdma.why_not(), .detail = s_.rdma.why_not_detail()};
+/// Why there can be no lane, whatever is tried.
+std::optional<consumer_connection::lane_answer> consumer_connection::refusal() const {
+    if (!s_.rdma.usable())
+        return lane_answer{.why = s_.rdma.why_not(), .detail = s_.rdma.why_not_detail()};
     if (s_.options.wireup == wireup_choice::exchange && s_.rdma.needs_cm())
-        return {.why = reason::no_route,
-                .detail = "device " + s_.rdma.device()->facts().name +
-                          " is iWARP, which only RDMA-CM wires up, and wireup is exchange"};
+        return lane_answer{
+            .why = reason::no_route,
+            .detail = "device " + s_.rdma.device()->facts().name +
+                      " is iWARP, which only RDMA-CM wires up, and wireup is exchange"};
     if (s_.rdma.needs_cm() && s_.options.listen)
-        return {.why = reason::no_route,
-                .detail =
-                    "this node serves, and its device is iWARP, where what is read into must be "
-                    "open to remote writes: get with a node that does not listen"};
+        return lane_answer{
+            .why = reason::no_route,
+            .detail =
+                "this node serves, and its device is iWARP, where what is read into must be "
+                "open to remote writes: get with a node that does not listen"};
     // A lane that began now would have nobody to end it.
     if (state_ != state::up || closing_)
-        return {.why = reason::no_lane, .detail = "the control connection is closed"};
+        return lane_answer{.why = reason::no_lane, .detail = "the control connection is closed"};
     if (version_ < wire::protocol_version_rdma)
-        return {.why = reason::version,
-                .detail = "the owner speaks protocol version " + std::to_string(version_) +
-                          ", RDMA needs " + std::to_string(wire::protocol_version_rdma) +
-                          ": update the owner"};
+        return lane_answer{.why = reason::version,
+                           .detail = "the owner speaks protocol version " +
+                                     std::to_string(version_) + ", RDMA needs " +
+                                     std::to_string(wire::protocol_version_rdma) +
+                                     ": update the owner"};
+    return std::nullopt;
+}
+
+consumer_connection::lane_answer consumer_connection::lane_for_get(bool patient,
+                                                                   unique_function<void()> ready) {
+    if (auto refused = refusal()) return *std::move(refused);
     if (!lane_) {
         if (s_.env.now() < lane_retry_at_) return {.why = lane_why_, .detail = lane_detail_};
         start_lane();
@@ -403,7 +410,7 @@ void consumer_connection::owner_awaits(const wire::pong* m) {
             {connection_errc::connect_failed,
              "the owner does not connect by RDMA-CM: update it, or wireup=exchange"});
     }
-    lane_->fail(m->why, {connection_errc::queue_pair,
+    lane_->fail(m->why, {connection_errc::connect_failed,
                          m->detail.empty() ? "the owner says " + std::string(to_string(m->why))
                                            : m->detail});
 }

@@ -97,6 +97,7 @@ private:
     void deliver(wire::frame& f, std::span<const std::byte> payload);
     void protocol_error(const std::string& what);
     void end(connection_errc code, const std::string& why);
+    [[nodiscard]] std::optional<lane_answer> refusal() const;
     void start_lane();
     void lane_failed(reason why, const failure& f);
     void ask_for_owner_end();
