@@ -1,5 +1,6 @@
 // Writes the seeds of all fuzzers: make_seeds <directory>; one folder per fuzzer.
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -8,6 +9,7 @@
 #include <rvget/handle.hpp>
 
 #include "fuzz/session_steps.hpp"
+#include "wire/connect_data.hpp"
 #include "wire/samples.hpp"
 
 namespace {
@@ -135,6 +137,13 @@ void write_seeds(const std::filesystem::path& root) {
     for (const descriptor& d : {plain, rich}) {
         descriptors.add(encode(d));
         keys.add(pack_keys(d.keys));
+    }
+
+    seed_folder knocks(root, "connect_data");
+    for (const std::size_t length : {connect_data_bytes, std::size_t{56}}) {
+        std::vector<std::byte> data(length);
+        std::ranges::copy(encode_connect_data({1, 2, 3}), data.begin());
+        knocks.add(data);
     }
 
     write_sessions(root);
